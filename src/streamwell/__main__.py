@@ -1,0 +1,5 @@
+"""`python -m streamwell`."""
+
+from streamwell.cli import main
+
+main()

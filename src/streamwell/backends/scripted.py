@@ -1,0 +1,148 @@
+"""An engine that follows a script: for faults, and for load above the engine. Needs no torch.
+
+Its tokens are a pure function of the prompt, the seed and the index, so a run continued elsewhere
+gives the same ids. Settable: how long loading and each step take, and what goes wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+
+from streamwell.core.errors import EngineDied, EngineError, LoadError, SequenceFailed
+from streamwell.core.types import (
+    EngineInfo,
+    EngineState,
+    EngineStats,
+    EngineStatus,
+    FinishReason,
+    GenerateRequest,
+    TokenDelta,
+)
+
+#: `(prompt_ids, seed, index) -> token id`.
+Script = Callable[[Sequence[int], int, int], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """What goes wrong, and when."""
+
+    load_error: str | None = None
+    #: The engine dies when a request reaches this many tokens.
+    die_at_token: int | None = None
+    #: A request fails alone at this many tokens.
+    fail_at_token: int | None = None
+
+
+class ScriptedEngine:
+    """The `Engine` port without a model."""
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        vocab_size: int,
+        max_model_len: int = 4096,
+        eos_token_id: int | None = None,
+        load_s: float = 0.0,
+        step_s: float = 0.0,
+        max_num_seqs: int = 64,
+        faults: Faults | None = None,
+    ) -> None:
+        self._script = script
+        self._info = EngineInfo(
+            max_model_len=max_model_len,
+            vocab_size=vocab_size,
+            num_blocks=max_num_seqs,
+            block_size=max_model_len,
+            dtype="none",
+            device="none",
+        )
+        self._eos_token_id = eos_token_id
+        self._load_s = load_s
+        self._step_s = step_s
+        self._slots = asyncio.Semaphore(max_num_seqs)
+        self._faults = faults or Faults()
+        self._status = EngineStatus(EngineState.STARTING)
+        self._loaded = asyncio.Event()
+        self._loading: asyncio.Task[None] | None = None
+        self._num_running = self._num_waiting = self._num_steps = 0
+
+    def start(self) -> None:
+        self._status = EngineStatus(EngineState.LOADING, "pretending")
+        self._loading = asyncio.create_task(self._load())
+
+    async def stop(self) -> None:
+        self._status = EngineStatus(EngineState.STOPPED)
+        if self._loading is not None:
+            self._loading.cancel()
+
+    async def ready(self) -> EngineInfo:
+        await self._loaded.wait()
+        if self._faults.load_error is not None:
+            raise LoadError(self._faults.load_error)
+        return self._info
+
+    def status(self) -> EngineStatus:
+        return self._status
+
+    def stats(self) -> EngineStats:
+        return EngineStats(
+            num_running=self._num_running,
+            num_waiting=self._num_waiting,
+            num_used_blocks=self._num_running,
+            num_blocks=self._info.num_blocks,
+            num_steps=self._num_steps,
+        )
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenDelta, None]:
+        self._num_waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self._num_waiting -= 1
+        self._num_running += 1
+        try:
+            for index in range(request.sampling.max_tokens):
+                await asyncio.sleep(self._step_s)
+                self._num_steps += 1
+                self._check(index)
+                delta = self._delta(request, index)
+                yield delta
+                if delta.finish_reason is not None:
+                    return
+        finally:
+            self._num_running -= 1
+            self._slots.release()
+
+    async def _load(self) -> None:
+        await asyncio.sleep(self._load_s)
+        if self._faults.load_error is None:
+            self._status = EngineStatus(EngineState.READY, "ready", 1.0)
+        else:
+            self._status = EngineStatus(EngineState.FAILED, error=self._faults.load_error)
+        self._loaded.set()
+
+    def _check(self, index: int) -> None:
+        """Raise what the script says goes wrong at this token."""
+        error: EngineError | None = None
+        if index == self._faults.die_at_token:
+            self._status = EngineStatus(EngineState.RESTARTING, "restarting")
+        if self._status.state is not EngineState.READY:
+            error = EngineDied()
+        elif index == self._faults.fail_at_token:
+            error = SequenceFailed()
+        if error is not None:
+            raise error
+
+    def _delta(self, request: GenerateRequest, index: int) -> TokenDelta:
+        sampling = request.sampling
+        token_id = self._script(request.prompt_ids, sampling.seed, index)
+        is_eos = token_id == self._eos_token_id and not sampling.ignore_eos
+        if is_eos and index + 1 >= sampling.min_tokens:
+            return TokenDelta((token_id,), FinishReason.STOP)
+        is_last = index + 1 == sampling.max_tokens
+        is_last |= len(request.prompt_ids) + index + 1 >= self._info.max_model_len
+        return TokenDelta((token_id,), FinishReason.LENGTH if is_last else None)

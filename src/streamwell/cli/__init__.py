@@ -1,0 +1,82 @@
+"""The command line. Imports little at the top: `--help` must be instant."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from cyclopts.config import Env
+
+from streamwell import __version__
+from streamwell.core.errors import StreamwellError
+from streamwell.settings import Settings
+
+app = App(
+    name="streamwell",
+    help="Streams local language models, and never loses a token.",
+    version=__version__,
+    config=Env("STREAMWELL_", command=False),
+)
+
+
+@app.command
+def serve(
+    model: str = "brooklet",
+    /,
+    *,
+    settings: Annotated[Settings, Parameter(name="*")] = Settings(),  # noqa: B008 - frozen
+) -> None:
+    """Serve a model over HTTP: an OpenAI-compatible API with durable streams.
+
+    Parameters
+    ----------
+    model
+        `brooklet` (built in), a local folder, or the name of a model on the Hugging Face hub.
+    """
+    from streamwell.cli.serve import run
+
+    run(model, settings)
+
+
+@app.command
+def chat(
+    *,
+    url: str = "http://127.0.0.1:8000",
+    model: str = "",
+    system: str = "",
+    api_key: str = "",
+) -> None:
+    """Talk to a model in the terminal; starts a server if none answers.
+
+    Parameters
+    ----------
+    url
+        Address of the server.
+    model
+        Name of the model; default: the first one of the server.
+    system
+        System prompt.
+    api_key
+        Key of the server.
+    """
+    from streamwell.cli.chat import run
+
+    run(url=url.rstrip("/"), model=model, system=system, api_key=api_key)
+
+
+@app.command
+def doctor() -> None:
+    """Print versions, device, memory and folders, and what to do about what is wrong."""
+    from streamwell.cli.doctor import run
+
+    run()
+
+
+def main() -> None:
+    """Entry point of the `streamwell` command."""
+    try:
+        app()
+    except StreamwellError as error:
+        print(f"streamwell: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,1 @@
+"""The ground floor: plain frozen data and the two ports. Standard library only, no I/O."""

@@ -1,0 +1,112 @@
+"""Everything that can go wrong, as one tree. No HTTP here: `server/errors.py` maps it to statuses.
+
+    StreamwellError
+    ├── InvalidRequest        the caller's input is wrong; names the field
+    │   └── ContextLengthExceeded
+    ├── ModelNotFound         no such model is served here
+    ├── RunNotFound           no such run, or another tenant's
+    ├── Unavailable           not now; says when to come back
+    │   ├── Overloaded
+    │   ├── ModelLoading
+    │   ├── EngineUnavailable
+    │   └── ShuttingDown
+    ├── EngineError           the engine failed
+    │   ├── EngineDied        the whole engine; every live request of it ends
+    │   └── SequenceFailed    one sequence; its neighbours go on
+    ├── StoreFailed           the run log cannot be written or read
+    └── LoadError             a model cannot be loaded
+
+The first line of a docstring is the default message.
+"""
+
+from __future__ import annotations
+
+
+class StreamwellError(Exception):
+    """Something went wrong."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").partition("\n")[0])
+
+
+class InvalidRequest(StreamwellError):
+    """The request is not valid."""
+
+    code: str | None = None
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        #: Dotted path of the offending field, e.g. `messages.0.content`.
+        self.param = param
+
+
+class ContextLengthExceeded(InvalidRequest):
+    """The prompt does not fit into the model's context."""
+
+    code = "context_length_exceeded"
+
+
+class ModelNotFound(StreamwellError):
+    """This model is not served here."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(f"The model {model!r} is not served here.")
+
+
+class RunNotFound(StreamwellError):
+    """No run with this id."""
+
+
+class Unavailable(StreamwellError):
+    """The server cannot take this request now."""
+
+    code = "unavailable"
+    #: Seconds after which a retry makes sense.
+    retry_after_s = 5
+
+
+class Overloaded(Unavailable):
+    """The request queue is full."""
+
+    code = "overloaded"
+    retry_after_s = 2
+
+
+class ModelLoading(Unavailable):
+    """The model is still loading."""
+
+    code = "model_loading"
+    retry_after_s = 2
+
+
+class EngineUnavailable(Unavailable):
+    """The engine is restarting."""
+
+    code = "engine_restarting"
+    retry_after_s = 2
+
+
+class ShuttingDown(Unavailable):
+    """The server is shutting down."""
+
+    code = "shutting_down"
+
+
+class EngineError(StreamwellError):
+    """The engine failed."""
+
+
+class EngineDied(EngineError):
+    """The engine stopped before it finished this request."""
+
+
+class SequenceFailed(EngineError):
+    """The engine could not go on with this sequence."""
+
+
+class StoreFailed(StreamwellError):
+    """The run log cannot be written."""
+
+
+class LoadError(StreamwellError):
+    """The model cannot be loaded."""

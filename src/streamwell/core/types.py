@@ -1,0 +1,208 @@
+"""The nouns of Streamwell: requests, deltas, events and states, as frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class FinishReason(StrEnum):
+    """Why one choice of a run ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How the next token is chosen; complete and clamped, nothing left to default."""
+
+    max_tokens: int
+    #: Key of the counter-based random numbers, together with the token's index.
+    seed: int = 0
+    #: 0 means greedy.
+    temperature: float = 1.0
+    top_p: float = 1.0
+    #: 0 means off.
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    stop_token_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateRequest:
+    """All that an engine may know of a request: ids in, ids out."""
+
+    request_id: str
+    prompt_ids: tuple[int, ...]
+    sampling: SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDelta:
+    """Tokens that an engine produced; the last delta of a request carries the reason."""
+
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of a run."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message; `role` is `system`, `user` or `assistant`."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingOptions:
+    """What the caller asked for; `None` takes the model's default."""
+
+    max_tokens: int | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    stop_token_ids: tuple[int, ...] = ()
+
+
+class RunKind(StrEnum):
+    """What a run answers; the value is the prefix of its id."""
+
+    CHAT = "chatcmpl"
+    COMPLETION = "cmpl"
+
+
+#: A prompt as the caller gave it: a conversation, a text, or token ids.
+Prompt = tuple[Message, ...] | str | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """A parsed request for one run; wire models end where this begins."""
+
+    kind: RunKind
+    model: str
+    prompts: tuple[Prompt, ...]
+    #: Choices per prompt; choice `index` belongs to prompt `index // num_choices`.
+    num_choices: int = 1
+    options: SamplingOptions = field(default_factory=SamplingOptions)
+    stop: tuple[str, ...] = ()
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpec:
+    """An accepted run: enough to generate it, and to generate it again from its log."""
+
+    run_id: str
+    kind: RunKind
+    tenant: str
+    model: str
+    #: Seconds since the epoch.
+    created_s: int
+    prompts: tuple[tuple[int, ...], ...]
+    num_choices: int
+    sampling: SamplingParams
+    stop: tuple[str, ...]
+
+    @property
+    def total_choices(self) -> int:
+        return len(self.prompts) * self.num_choices
+
+
+class EventKind(StrEnum):
+    """What an event of a run's log says."""
+
+    #: A choice begins; written when the run is accepted, before any token.
+    START = "start"
+    #: Text of a choice, with the token ids behind it.
+    DELTA = "delta"
+    #: A choice has ended; carries its reason and the ids that gave no text.
+    FINISH = "finish"
+    #: The run has ended; the last event, exactly one, with usage or an error.
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEvent:
+    """One entry of a run's log; `(run_id, seq)` is unique and `seq` dense from 0."""
+
+    run_id: str
+    seq: int
+    kind: EventKind
+    index: int = 0
+    token_ids: tuple[int, ...] = ()
+    text: str = ""
+    finish_reason: FinishReason | None = None
+    usage: Usage | None = None
+    error: str | None = None
+
+
+class EngineState(StrEnum):
+    """Where an engine is in its life."""
+
+    STARTING = "starting"
+    LOADING = "loading"
+    READY = "ready"
+    RESTARTING = "restarting"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """What `/ready` shows of an engine; `progress` runs from 0 to 1 while loading."""
+
+    state: EngineState
+    stage: str = ""
+    progress: float = 0.0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInfo:
+    """What a loaded engine is."""
+
+    max_model_len: int
+    vocab_size: int
+    num_blocks: int
+    block_size: int
+    dtype: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStats:
+    """Gauges and counters of an engine, as of its last step."""
+
+    num_running: int = 0
+    num_waiting: int = 0
+    num_used_blocks: int = 0
+    num_blocks: int = 0
+    num_preemptions: int = 0
+    num_steps: int = 0

@@ -1,0 +1,233 @@
+"""The server's side of the engine: supervisor of the engine process and its asyncio face.
+
+The process is a child, so its Python never competes with the event loop, and a crash, an
+out-of-memory kill or a hang takes down no connection. Death is noticed by the closed socket, a
+hang by missing heartbeats; both end the live requests with `EngineDied` and start a new process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator
+
+import structlog
+
+from streamwell.core.errors import EngineDied, EngineError, LoadError, SequenceFailed
+from streamwell.core.types import (
+    EngineInfo,
+    EngineState,
+    EngineStats,
+    EngineStatus,
+    FinishReason,
+    GenerateRequest,
+    TokenDelta,
+)
+from streamwell.engine.messages import (
+    HEADER_BYTES,
+    Abort,
+    Add,
+    Commands,
+    EngineConfig,
+    Loaded,
+    LoadFailed,
+    Loading,
+    StepOutput,
+    ToServer,
+    body_length,
+    decode_to_server,
+    encode_frame,
+)
+
+log = structlog.get_logger()
+
+#: Seconds between the first restarts; doubles up to the maximum while starts keep failing.
+MIN_BACKOFF_S, MAX_BACKOFF_S = 0.1, 10.0
+
+
+class Mailbox:
+    """One request's outputs; what comes while the consumer is busy is merged."""
+
+    def __init__(self) -> None:
+        self._token_ids: list[int] = []
+        self._reason: FinishReason | None = None
+        self._error: EngineError | None = None
+        self._arrived = asyncio.Event()
+
+    @property
+    def is_ended(self) -> bool:
+        return self._reason is not None or self._error is not None
+
+    def put(self, token_ids: tuple[int, ...], reason: FinishReason | None) -> None:
+        self._token_ids.extend(token_ids)
+        self._reason = reason
+        self._arrived.set()
+
+    def fail(self, error: EngineError) -> None:
+        self._error = error
+        self._arrived.set()
+
+    async def take(self) -> TokenDelta:
+        """Wait for the next tokens; tokens that came before an error come out before it."""
+        await self._arrived.wait()
+        self._arrived.clear()
+        if self._error is not None and not self._token_ids:
+            raise self._error
+        if self._error is not None:
+            self._arrived.set()
+        delta = TokenDelta(tuple(self._token_ids), self._reason)
+        self._token_ids.clear()
+        return delta
+
+
+class ProcessEngine:
+    """The `Engine` port over a supervised child process."""
+
+    def __init__(self, config: EngineConfig, *, hang_timeout_s: float) -> None:
+        self._config = config
+        self._hang_timeout_s = hang_timeout_s
+        self._status = EngineStatus(EngineState.STARTING)
+        self._stats = EngineStats()
+        self._mailboxes: dict[str, Mailbox] = {}
+        self._outbox: list[Add | Abort] = []
+        self._writer: asyncio.StreamWriter | None = None
+        self._supervisor: asyncio.Task[None] | None = None
+        self._loaded: asyncio.Future[EngineInfo] | None = None
+
+    def start(self) -> None:
+        self._loaded = asyncio.get_running_loop().create_future()
+        self._supervisor = asyncio.create_task(self._supervise(), name="engine supervisor")
+
+    async def stop(self) -> None:
+        if self._supervisor is not None:
+            self._supervisor.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._supervisor
+        self._status = EngineStatus(EngineState.STOPPED)
+        if self._loaded is not None:
+            self._loaded.cancel()
+
+    async def ready(self) -> EngineInfo:
+        if self._loaded is None:
+            raise EngineDied("The engine was not started.")
+        return await asyncio.shield(self._loaded)
+
+    def status(self) -> EngineStatus:
+        return self._status
+
+    def stats(self) -> EngineStats:
+        return self._stats
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenDelta, None]:
+        if self._status.state is not EngineState.READY:
+            raise EngineDied("The engine is not up.")
+        mailbox = self._mailboxes[request.request_id] = Mailbox()
+        self._send(Add(request))
+        try:
+            while True:
+                delta = await mailbox.take()
+                yield delta
+                if delta.finish_reason is not None:
+                    return
+        finally:
+            del self._mailboxes[request.request_id]
+            if not mailbox.is_ended:
+                self._send(Abort(request.request_id))
+
+    def _send(self, command: Add | Abort) -> None:
+        """Commands of one turn of the event loop travel together."""
+        if not self._outbox:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._outbox.append(command)
+
+    def _flush(self) -> None:
+        commands, self._outbox = tuple(self._outbox), []
+        if self._writer is not None:
+            self._writer.write(encode_frame(Commands(commands)))
+
+    async def _supervise(self) -> None:
+        backoff_s = MIN_BACKOFF_S
+        while True:
+            try:
+                await self._run_process()
+            finally:
+                self._lose_process()
+            if self._status.state is EngineState.FAILED:
+                return
+            if self._status.state is EngineState.READY:
+                backoff_s = MIN_BACKOFF_S
+            self._status = EngineStatus(EngineState.RESTARTING, "restarting")
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
+
+    def _lose_process(self) -> None:
+        """The process is gone: nobody waits for it any longer."""
+        self._writer = None
+        self._stats = EngineStats()
+        for mailbox in self._mailboxes.values():
+            if not mailbox.is_ended:
+                mailbox.fail(EngineDied())
+
+    async def _run_process(self) -> None:
+        """Start one process and serve it until it ends, or hangs and is killed."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "streamwell.engine.process", str(theirs.fileno())),
+                pass_fds=[theirs.fileno()],
+                stdin=asyncio.subprocess.DEVNULL,
+            )
+        reader, self._writer = await asyncio.open_connection(sock=ours)
+        self._writer.write(encode_frame(self._config))
+        try:
+            while True:
+                async with asyncio.timeout(self._silence_limit_s()):
+                    header = await reader.readexactly(HEADER_BYTES)
+                    body = await reader.readexactly(body_length(header))
+                self._take(decode_to_server(body))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        except TimeoutError:
+            log.warning("engine hangs; killing it", silent_s=self._hang_timeout_s)
+        finally:
+            self._writer.close()
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGKILL)
+            exit_code = await asyncio.shield(process.wait())
+            log.info("engine process ended", pid=process.pid, exit_code=exit_code)
+
+    def _silence_limit_s(self) -> float | None:
+        """Loading may be silent for long; a ready engine speaks every second, or steps."""
+        return self._hang_timeout_s if self._status.state is EngineState.READY else None
+
+    def _take(self, message: ToServer) -> None:
+        match message:
+            case StepOutput():
+                self._deliver(message)
+            case Loading(stage, progress):
+                self._status = EngineStatus(EngineState.LOADING, stage, progress)
+            case Loaded(info):
+                self._status = EngineStatus(EngineState.READY, "ready", 1.0)
+                log.info("engine ready", dtype=info.dtype, device=info.device)
+                if self._loaded is not None and not self._loaded.done():
+                    self._loaded.set_result(info)
+            case LoadFailed(error):
+                self._status = EngineStatus(EngineState.FAILED, "failed", error=error)
+                log.error("model cannot be loaded", error=error)
+                if self._loaded is not None and not self._loaded.done():
+                    self._loaded.set_exception(LoadError(error))
+                    self._loaded.exception()  # it may be that nobody waits for it
+
+    def _deliver(self, message: StepOutput) -> None:
+        self._stats = message.stats
+        for output in message.outputs:
+            mailbox = self._mailboxes.get(output.request_id)
+            if mailbox is None:
+                continue  # its consumer left; the abort is on its way
+            if output.error is not None:
+                mailbox.fail(SequenceFailed(f"{SequenceFailed.__doc__} ({output.error})"))
+            else:
+                mailbox.put(output.token_ids, output.finish_reason)

@@ -1,0 +1,79 @@
+"""The engine loop: schedule, run, apply. It owns the scheduler and the runner, and no thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from streamwell.core.types import EngineStats, FinishReason, GenerateRequest
+from streamwell.engine.block_pool import BlockPool
+from streamwell.engine.messages import Abort, Add
+from streamwell.engine.scheduler import Scheduler
+from streamwell.engine.sequence import Sampled, Sequence, SequenceOutput, Step
+
+
+class Runner(Protocol):
+    """Computes a step; `model_runner.ModelRunner`, or a stand-in in scheduler tests."""
+
+    vocab_size: int
+
+    def run(self, step: Step) -> Mapping[str, Sampled]: ...
+
+
+class EngineLoop:
+    """Takes commands between steps, and steps."""
+
+    def __init__(self, scheduler: Scheduler, runner: Runner, pool: BlockPool) -> None:
+        self._scheduler = scheduler
+        self._runner = runner
+        self._pool = pool
+        self._refused: list[SequenceOutput] = []
+        self._num_steps = 0
+
+    @property
+    def has_work(self) -> bool:
+        return self._scheduler.has_work or bool(self._refused)
+
+    def handle(self, command: Add | Abort) -> None:
+        """Take one command; a request that cannot run gets its last word with the next step."""
+        if isinstance(command, Abort):
+            self._scheduler.abort(command.request_id)
+            return
+        request = command.request
+        try:
+            self._check_ids(request)
+            self._scheduler.add(
+                Sequence(request.request_id, list(request.prompt_ids), request.sampling)
+            )
+        except ValueError as error:
+            self._refused.append(
+                SequenceOutput(request.request_id, (), FinishReason.ERROR, str(error))
+            )
+
+    def step(self) -> list[SequenceOutput]:
+        """One step: what every sequence got, and the refusals since the last one."""
+        outputs, self._refused = self._refused, []
+        step = self._scheduler.schedule()
+        if step is not None:
+            results = self._runner.run(step)
+            outputs += self._scheduler.apply(results, step)
+            self._num_steps += 1
+        return outputs
+
+    def stats(self) -> EngineStats:
+        return EngineStats(
+            num_running=self._scheduler.num_running,
+            num_waiting=self._scheduler.num_waiting,
+            num_used_blocks=self._pool.num_used,
+            num_blocks=self._pool.num_blocks,
+            num_preemptions=self._scheduler.num_preemptions,
+            num_steps=self._num_steps,
+        )
+
+    def _check_ids(self, request: GenerateRequest) -> None:
+        """An id outside the vocabulary would fail the whole batch."""
+        biased = (token_id for token_id, _ in request.sampling.logit_bias)
+        stops = request.sampling.stop_token_ids
+        for token_id in (*request.prompt_ids, *biased, *stops):
+            if not 0 <= token_id < self._runner.vocab_size:
+                raise ValueError(f"token id {token_id} is not in the vocabulary")

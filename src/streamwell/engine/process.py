@@ -1,0 +1,112 @@
+"""The engine process: `python -m streamwell.engine.process FD`, started by `client`.
+
+Threads: the main thread loads, steps and sends; a reader thread takes what comes from the server
+and ends the process at once when the server is gone. Standard input and output are not used.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from streamwell.core.errors import LoadError
+from streamwell.engine.messages import (
+    HEADER_BYTES,
+    Commands,
+    EngineConfig,
+    Loaded,
+    LoadFailed,
+    Loading,
+    StepOutput,
+    ToEngine,
+    ToServer,
+    body_length,
+    decode_to_engine,
+    encode_frame,
+)
+
+if TYPE_CHECKING:
+    from streamwell.engine.loop import EngineLoop
+
+#: An idle engine says so this often, so that the server can tell idle from hung.
+HEARTBEAT_S = 1.0
+
+
+class Connection:
+    """The child's end of the socket."""
+
+    def __init__(self, fd: int) -> None:
+        self._socket = socket.socket(fileno=fd)
+        self.inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
+        threading.Thread(target=self._read, name="reader", daemon=True).start()
+
+    def send(self, message: ToServer) -> None:
+        self._socket.sendall(encode_frame(message))
+
+    def _read(self) -> None:
+        with self._socket.makefile("rb") as stream:
+            while len(header := stream.read(HEADER_BYTES)) == HEADER_BYTES:
+                self.inbox.put(decode_to_engine(stream.read(body_length(header))))
+        os._exit(0)  # the server is gone; a step in progress helps nobody
+
+
+def run(connection: Connection) -> None:
+    """Load what the first message says, then step for ever."""
+    config = connection.inbox.get()
+    if not isinstance(config, EngineConfig):
+        raise TypeError("the first message must be the configuration")
+    connection.send(Loading("importing", 0.0))
+    # torch takes seconds to import; the server hears of it first
+    from streamwell.engine.block_pool import BlockPool
+    from streamwell.engine.loader import load
+    from streamwell.engine.loop import EngineLoop
+    from streamwell.engine.scheduler import Scheduler
+
+    try:
+        model = load(config, lambda stage, progress: connection.send(Loading(stage, progress)))
+    except LoadError as error:
+        connection.send(LoadFailed(str(error)))
+        return
+    pool = BlockPool(model.info.num_blocks, model.info.block_size)
+    scheduler = Scheduler(
+        pool,
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        max_model_len=model.info.max_model_len,
+        eos_token_ids=model.eos_token_ids,
+    )
+    loop = EngineLoop(scheduler, model.runner, pool)
+    connection.send(Loaded(model.info))
+    while True:
+        _take_commands(connection, loop)
+        outputs = loop.step()
+        connection.send(StepOutput(tuple(outputs), loop.stats()))
+
+
+def _take_commands(connection: Connection, loop: EngineLoop) -> None:
+    """Take all that has come; wait only when there is nothing else to do."""
+    try:
+        message = connection.inbox.get(block=not loop.has_work, timeout=HEARTBEAT_S)
+        while True:
+            if not isinstance(message, Commands):
+                raise TypeError(f"unexpected message {type(message).__name__}")
+            for command in message.commands:
+                loop.handle(command)
+            message = connection.inbox.get_nowait()
+    except queue.Empty:
+        return
+
+
+def main() -> None:
+    """Entry point of the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's: it drains first
+    run(Connection(int(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()

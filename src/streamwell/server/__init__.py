@@ -1,0 +1,1 @@
+"""Front of house: the only floor that knows HTTP."""

@@ -1,0 +1,172 @@
+"""OpenAI requests to run requests, and a run's events to OpenAI answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from streamwell.core.types import (
+    EventKind,
+    FinishReason,
+    Message,
+    RunEvent,
+    RunKind,
+    RunRequest,
+    RunSpec,
+    SamplingOptions,
+    Usage,
+)
+from streamwell.server.schemas.fields import GenerationRequest
+from streamwell.server.schemas.openai import ChatMessage, ChatRequest, CompletionRequest
+
+_ROLES = {"developer": "system"}
+
+
+def chat_run(body: ChatRequest, tenant: str) -> RunRequest:
+    """A chat request as a run of one prompt."""
+    return RunRequest(
+        kind=RunKind.CHAT,
+        model=body.model or "",
+        prompts=(tuple(_message(message) for message in body.messages),),
+        num_choices=body.n or 1,
+        options=_options(body, body.max_completion_tokens or body.max_tokens),
+        stop=tuple(body.stop or ()),
+        tenant=tenant,
+    )
+
+
+def completion_run(body: CompletionRequest, tenant: str) -> RunRequest:
+    """A completion request as a run of one or more prompts."""
+    prompts = tuple(p if isinstance(p, str) else tuple(p) for p in body.prompt)
+    return RunRequest(
+        kind=RunKind.COMPLETION,
+        model=body.model or "",
+        prompts=prompts,
+        num_choices=body.n or 1,
+        options=_options(body, body.max_tokens),
+        stop=tuple(body.stop or ()),
+        tenant=tenant,
+    )
+
+
+def _message(message: ChatMessage) -> Message:
+    role = _ROLES.get(message.role, message.role)
+    return Message(role, "".join(part.text for part in message.content))
+
+
+def _options(body: GenerationRequest, max_tokens: int | None) -> SamplingOptions:
+    return SamplingOptions(
+        max_tokens=max_tokens,
+        seed=body.seed,
+        temperature=body.temperature,
+        top_p=body.top_p,
+        top_k=None if body.top_k is None else max(body.top_k, 0),
+        min_p=body.min_p,
+        repetition_penalty=body.repetition_penalty,
+        presence_penalty=body.presence_penalty or 0.0,
+        frequency_penalty=body.frequency_penalty or 0.0,
+        logit_bias=tuple((body.logit_bias or {}).items()),
+        min_tokens=body.min_tokens or 0,
+        ignore_eos=bool(body.ignore_eos),
+        stop_token_ids=tuple(body.stop_token_ids or ()),
+    )
+
+
+def usage_dict(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }
+
+
+def error_dict(
+    message: str, kind: str, *, param: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+class ChunkEncoder:
+    """Events of one run to the JSON of its stream's frames."""
+
+    def __init__(self, spec: RunSpec, *, include_usage: bool) -> None:
+        self._is_chat = spec.kind is RunKind.CHAT
+        self._include_usage = include_usage
+        self._head = {
+            "id": spec.run_id,
+            "object": "chat.completion.chunk" if self._is_chat else "text_completion",
+            "created": spec.created_s,
+            "model": spec.model,
+            "system_fingerprint": None,
+        }
+
+    def payloads(self, event: RunEvent) -> list[bytes]:
+        """The frames of one event: usually one, none if there is nothing to say."""
+        match event.kind:
+            case EventKind.START:
+                role = {"role": "assistant", "content": ""}
+                return [self._chunk(event, role)] if self._is_chat else []
+            case EventKind.DELTA:
+                return [self._chunk(event, {"content": event.text})]
+            case EventKind.FINISH:
+                is_error = event.finish_reason is FinishReason.ERROR
+                return [] if is_error else [self._chunk(event, {})]
+        return self._end(event)
+
+    def _chunk(self, event: RunEvent, delta: dict[str, str]) -> bytes:
+        choice: dict[str, Any] = {"index": event.index}
+        if self._is_chat:
+            choice["delta"] = delta
+        else:
+            choice["text"] = delta.get("content", "")
+        choice["logprobs"] = None
+        choice["finish_reason"] = event.finish_reason
+        chunk: dict[str, Any] = {**self._head, "choices": [choice]}
+        if self._include_usage:
+            chunk["usage"] = None
+        return orjson.dumps(chunk)
+
+    def _end(self, event: RunEvent) -> list[bytes]:
+        if event.error is not None:
+            error = error_dict(event.error, "server_error", code="engine_error")
+            return [orjson.dumps(error)]
+        payloads = [b"[DONE]"]
+        if self._include_usage and event.usage is not None:
+            chunk = {**self._head, "choices": [], "usage": usage_dict(event.usage)}
+            payloads.insert(0, orjson.dumps(chunk))
+        return payloads
+
+
+def completion_dict(spec: RunSpec, events: Sequence[RunEvent]) -> dict[str, Any]:
+    """The answer to a request that does not stream, from all events of its run."""
+    texts: dict[int, list[str]] = {}
+    reasons: dict[int, FinishReason | None] = {}
+    for event in events:
+        if event.kind is EventKind.DELTA:
+            texts.setdefault(event.index, []).append(event.text)
+        elif event.kind is EventKind.FINISH:
+            reasons[event.index] = event.finish_reason
+    usage = events[-1].usage
+    is_chat = spec.kind is RunKind.CHAT
+    choices = [
+        _choice(index, "".join(texts.get(index, ())), reasons.get(index), is_chat=is_chat)
+        for index in range(spec.total_choices)
+    ]
+    return {
+        "id": spec.run_id,
+        "object": "chat.completion" if is_chat else "text_completion",
+        "created": spec.created_s,
+        "model": spec.model,
+        "system_fingerprint": None,
+        "choices": choices,
+        "usage": usage_dict(usage) if usage else None,
+    }
+
+
+def _choice(index: int, text: str, reason: FinishReason | None, *, is_chat: bool) -> dict[str, Any]:
+    message = {"role": "assistant", "content": text, "refusal": None}
+    body: dict[str, Any] = {"message": message} if is_chat else {"text": text}
+    return {"index": index, **body, "logprobs": None, "finish_reason": reason}

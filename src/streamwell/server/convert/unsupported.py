@@ -1,0 +1,81 @@
+"""Parameters that we know and do not serve: refused, unless their value changes nothing.
+
+A field that nobody knows is another matter: it is tolerated (clients send many) and its name is
+returned, so that it can be logged once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamwell.core.errors import InvalidRequest
+
+#: Known fields that would change the answer, and the values that would not.
+_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "add_generation_prompt": (True,),
+    "allowed_token_ids": ([],),
+    "audio": (),
+    "background": (False,),
+    "bad_words": ([],),
+    "best_of": (1,),
+    "chat_template": (),
+    "chat_template_kwargs": ({},),
+    "continue_final_message": (False,),
+    "documents": ([],),
+    "echo": (False,),
+    "function_call": ("none",),
+    "functions": ([],),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "guided_json": (),
+    "guided_regex": (),
+    "length_penalty": (1, 1.0),
+    "logprobs": (False,),
+    "min_new_tokens": (0,),
+    "modalities": (["text"],),
+    "prediction": (),
+    "prompt_logprobs": (),
+    "reasoning_effort": (),
+    "response_format": ({"type": "text"},),
+    "skip_special_tokens": (True,),
+    "structured_outputs": (),
+    "suffix": ("",),
+    "tool_choice": ("none", "auto"),
+    "tools": ([],),
+    "top_logprobs": (0,),
+    "truncate": (),
+    "truncate_prompt_tokens": (),
+    "use_beam_search": (False,),
+    "web_search_options": (),
+}
+
+#: Known fields that describe the request and never change its answer.
+_HARMLESS = frozenset(
+    {
+        "metadata",
+        "parallel_tool_calls",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "request_id",
+        "safety_identifier",
+        "service_tier",
+        "store",
+    }
+)
+
+
+def refuse_unsupported(extra: Mapping[str, Any] | None) -> list[str]:
+    """Look at the fields that the schema does not have; returns the names nobody knows.
+
+    Raises:
+        InvalidRequest: a known parameter that we do not serve is set.
+    """
+    unknown = []
+    for name, value in (extra or {}).items():
+        if name in _NEUTRAL:
+            if value is not None and value not in _NEUTRAL[name]:
+                raise InvalidRequest(f"{name} is not supported yet", name)
+        elif name not in _HARMLESS:
+            unknown.append(name)
+    return unknown

@@ -1,0 +1,116 @@
+"""The one table from errors to HTTP: every refusal is an OpenAI error body."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from streamwell.core.errors import (
+    EngineError,
+    InvalidRequest,
+    LoadError,
+    ModelNotFound,
+    RunNotFound,
+    StoreFailed,
+    StreamwellError,
+    Unavailable,
+)
+
+log = structlog.get_logger()
+
+_INVALID = "invalid_request_error"
+_SERVER = "server_error"
+
+#: Error class to status, type and code; the first row that matches counts.
+_TABLE: tuple[tuple[type[StreamwellError], int, str, str | None], ...] = (
+    (InvalidRequest, 400, _INVALID, None),
+    (ModelNotFound, 404, _INVALID, "model_not_found"),
+    (RunNotFound, 404, _INVALID, "run_not_found"),
+    (Unavailable, 503, _SERVER, None),
+    (LoadError, 503, _SERVER, "model_load_failed"),
+    (StoreFailed, 503, _SERVER, "store_failed"),
+    (EngineError, 500, _SERVER, "engine_error"),
+    (StreamwellError, 500, _SERVER, None),
+)
+
+
+class JSONBytes(Response):
+    """A JSON response made by orjson."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:  # noqa: ANN401 - whatever orjson can serialise
+        return orjson.dumps(content)
+
+
+def error_response(
+    status: int,
+    message: str,
+    kind: str = _INVALID,
+    *,
+    param: str | None = None,
+    code: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONBytes:
+    body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    return JSONBytes(body, status, headers=headers)
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    app.add_exception_handler(StreamwellError, _streamwell_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _unexpected_error)
+
+
+async def _streamwell_error(_request: Request, error: Exception) -> Response:
+    for cls, status, kind, code in _TABLE:  # noqa: B007 - the row is used below
+        if isinstance(error, cls):
+            break
+    headers = {}
+    if isinstance(error, Unavailable):
+        headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    if status == 500:
+        headers["x-should-retry"] = "false"
+    param = error.param if isinstance(error, InvalidRequest) else None
+    code = getattr(error, "code", None) or code
+    return error_response(status, str(error), kind, param=param, code=code, headers=headers)
+
+
+async def _validation_error(_request: Request, error: Exception) -> Response:
+    """The first thing that is wrong, with the dotted path of its field."""
+    if not isinstance(error, RequestValidationError):
+        raise error
+    first = error.errors()[0]
+    location = [str(part) for part in first["loc"] if part != "body"]
+    if first["type"] == "json_invalid":
+        return error_response(400, f"the body is not valid JSON: {first['ctx']['error']}")
+    param = ".".join(location) or None
+    message = first["msg"].removeprefix("Value error, ")
+    return error_response(400, f"{param or 'body'}: {message}", param=param)
+
+
+async def _http_error(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    code = {401: "invalid_api_key", 404: "not_found", 405: "method_not_allowed"}
+    return error_response(
+        error.status_code,
+        str(error.detail),
+        code=code.get(error.status_code),
+        headers=error.headers,
+    )
+
+
+async def _unexpected_error(request: Request, error: Exception) -> Response:
+    """Never show what went wrong inside; the log has it."""
+    log.error("request failed", path=request.scope["path"], exc_info=error)
+    return error_response(500, "The server had an internal error.", _SERVER)

@@ -1,0 +1,113 @@
+"""Pure ASGI wrappers around every request: its size, its id, its line in the log."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from streamwell.server.errors import error_response
+
+log = structlog.get_logger()
+
+_SAFE_ID = re.compile(rb"[A-Za-z0-9._:/@+=-]{1,128}")
+
+
+class BodyLimit:
+    """Reads a request's body, refusing one that is too large before it is held in memory."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            await self._app(scope, receive, send)
+            return
+        body = None if self._declared(scope) > self._max_bytes else await self._read(receive)
+        if body is None:
+            refusal = error_response(
+                413, f"the body is over {self._max_bytes} bytes", code="request_too_large"
+            )
+            refusal.headers["connection"] = "close"
+            await refusal(scope, receive, send)
+            return
+        await self._app(scope, _replay(body, receive), send)
+
+    async def _read(self, receive: Receive) -> bytes | None:
+        """The whole body, or `None` when it grows over the limit."""
+        body = bytearray()
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > self._max_bytes:
+                return None
+            if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                return bytes(body)
+
+    @staticmethod
+    def _declared(scope: Scope) -> int:
+        for name, value in scope["headers"]:
+            if name == b"content-length" and value.isdigit():
+                return int(value)
+        return 0
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Give the body once, then what the connection says (that the client has gone)."""
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return replay
+
+
+class RequestLog:
+    """Gives each request an id, times it, and writes one line when it is over."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started_s = time.perf_counter()
+        request_id = _request_id(scope)
+        status = 499  # what is logged when the client leaves before an answer
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                elapsed_ms = round(1000 * (time.perf_counter() - started_s))
+                message["headers"] = [
+                    *message.get("headers", ()),
+                    (b"x-request-id", request_id),
+                    (b"openai-processing-ms", str(elapsed_ms).encode()),
+                ]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_headers)
+        finally:
+            log.info(
+                "request",
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                request_id=request_id.decode(),
+                duration_ms=round(1000 * (time.perf_counter() - started_s), 1),
+            )
+
+
+def _request_id(scope: Scope) -> bytes:
+    """The caller's own id when it is harmless, else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _SAFE_ID.fullmatch(value):
+            return bytes(value)
+    return b"req_" + secrets.token_hex(12).encode()

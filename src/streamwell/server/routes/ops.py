@@ -1,0 +1,58 @@
+"""For operators: health, readiness, metrics, version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from streamwell.server.deps import ServicesDep, TenantDep
+from streamwell.server.errors import JSONBytes
+
+#: Open without a key: orchestrators have none.
+health_router = APIRouter(tags=["health"])
+router = APIRouter(tags=["operations"])
+
+
+@health_router.get("/live")
+async def live() -> dict[str, str]:
+    """The event loop turns."""
+    return {"status": "alive"}
+
+
+@health_router.get("/health")
+@health_router.get("/ready")
+async def ready(services: ServicesDep) -> JSONBytes:
+    """200 when requests are served; else 503 with the stage and the progress of loading."""
+    if services.runs.is_draining:
+        return _not_ready({"status": "draining"})
+    for model in services.models.models:
+        if not model.is_ready:
+            status = model.engine.status()
+            return _not_ready(
+                {
+                    "status": status.state,
+                    "model": model.names[0],
+                    "stage": status.stage,
+                    "progress": round(status.progress, 3),
+                    "error": status.error,
+                }
+            )
+    return JSONBytes({"status": "ready"})
+
+
+def _not_ready(body: dict[str, Any]) -> JSONBytes:
+    return JSONBytes(body, 503, headers={"Retry-After": "1"})
+
+
+@router.get("/metrics")
+async def metrics(services: ServicesDep, _tenant: TenantDep) -> Response:
+    """Prometheus text."""
+    return Response(services.metrics.render(), media_type="text/plain; version=0.0.4")
+
+
+@router.get("/version")
+async def version(services: ServicesDep, _tenant: TenantDep) -> dict[str, str]:
+    """The version of this server."""
+    return {"version": services.version}

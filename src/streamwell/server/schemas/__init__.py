@@ -1,0 +1,1 @@
+"""Wire models: what clients send. They never go below `convert`."""

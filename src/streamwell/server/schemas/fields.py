@@ -1,0 +1,90 @@
+"""Fields and limits that several requests share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+#: Finite limits on everything a request can make us do; see docs/limits.md.
+MAX_CHOICES = 8
+MAX_PROMPTS = 64
+MAX_MESSAGES = 2048
+MAX_STOPS = 4
+MAX_STOP_CHARS = 256
+MAX_LOGIT_BIASES = 300
+MAX_STOP_TOKEN_IDS = 128
+MAX_INT32 = 2**31 - 1
+MAX_INT64 = 2**63 - 1
+
+
+class WireModel(BaseModel):
+    """Strict about the fields it knows; keeps the others so that `convert` can look at them."""
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+
+def _as_list(value: Any) -> Any:  # noqa: ANN401 - a validator takes whatever was sent
+    return [value] if isinstance(value, str) else value
+
+
+def _token_ids_as_ints(value: Any) -> Any:  # noqa: ANN401
+    """JSON keys are strings; token ids are not."""
+    if not isinstance(value, dict):
+        return value
+    try:
+        return {int(key): bias for key, bias in value.items()}
+    except ValueError:
+        raise ValueError("keys must be token ids") from None
+
+
+def _within_bias(value: dict[int, float] | None) -> dict[int, float] | None:
+    if value and any(not -100 <= bias <= 100 for bias in value.values()):
+        raise ValueError("values must be between -100 and 100")
+    return value
+
+
+StopText = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
+Stop = Annotated[
+    list[StopText] | None, BeforeValidator(_as_list), Field(max_length=MAX_STOPS, default=None)
+]
+LogitBias = Annotated[
+    dict[int, float] | None,
+    BeforeValidator(_token_ids_as_ints),
+    AfterValidator(_within_bias),
+    Field(max_length=MAX_LOGIT_BIASES, default=None),
+]
+TokenCount = Annotated[int, Field(ge=1, le=MAX_INT32)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+
+
+class StreamOptions(WireModel):
+    """Options of a streamed answer."""
+
+    include_usage: bool | None = None
+
+
+class GenerationRequest(WireModel):
+    """What chat and text completions have in common."""
+
+    model: str | None = None
+    max_tokens: TokenCount | None = None
+    temperature: Annotated[float, Field(ge=0, le=100)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=MAX_INT32)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    stop: Stop
+    seed: Annotated[int, Field(ge=-MAX_INT64, le=MAX_INT64)] | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    logit_bias: LogitBias
+    ignore_eos: bool | None = None
+    min_tokens: Annotated[int, Field(ge=0, le=MAX_INT32)] | None = None
+    stop_token_ids: (
+        Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=MAX_STOP_TOKEN_IDS)] | None
+    ) = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    user: Annotated[str, Field(max_length=512)] | None = None

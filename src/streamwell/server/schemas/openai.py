@@ -1,0 +1,71 @@
+"""Requests of the OpenAI API that are served."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from streamwell.server.schemas.fields import (
+    MAX_MESSAGES,
+    MAX_PROMPTS,
+    GenerationRequest,
+    TokenCount,
+    WireModel,
+)
+
+
+class TextPart(WireModel):
+    """One part of a message's content; only text is served."""
+
+    type: Literal["text"]
+    text: str
+
+
+def _as_parts(value: Any) -> Any:  # noqa: ANN401 - a validator takes whatever was sent
+    return [{"type": "text", "text": value}] if isinstance(value, str) else value
+
+
+class ChatMessage(WireModel):
+    """One message of a conversation."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Annotated[list[TextPart], BeforeValidator(_as_parts)]
+
+
+class ChatRequest(GenerationRequest):
+    """`POST /v1/chat/completions`."""
+
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+    max_completion_tokens: TokenCount | None = None
+
+
+def _as_prompts(value: Any) -> Any:  # noqa: ANN401 - a validator takes whatever was sent
+    """One text, one list of ids, or a list of either, as a list."""
+    is_one = isinstance(value, str) or (
+        isinstance(value, list) and bool(value) and all(_is_id(item) for item in value)
+    )
+    prompts = [value] if is_one else value
+    if isinstance(prompts, list) and not all(_is_prompt(prompt) for prompt in prompts):
+        raise ValueError("must be a string, a list of strings, token ids, or lists of token ids")
+    return prompts
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_prompt(value: object) -> bool:
+    if isinstance(value, list):
+        return bool(value) and all(_is_id(item) for item in value)
+    return isinstance(value, str) and bool(value)
+
+
+class CompletionRequest(GenerationRequest):
+    """`POST /v1/completions`."""
+
+    prompt: Annotated[
+        list[str | list[int]],
+        BeforeValidator(_as_prompts),
+        Field(min_length=1, max_length=MAX_PROMPTS),
+    ]

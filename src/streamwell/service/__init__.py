@@ -1,0 +1,1 @@
+"""What the product does. Knows the ports, not the classes behind them."""

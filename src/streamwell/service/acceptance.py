@@ -1,0 +1,129 @@
+"""From a parsed request to an accepted run: ids, and complete sampling parameters."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from dataclasses import replace
+
+from streamwell.core.errors import ContextLengthExceeded, InvalidRequest
+from streamwell.core.types import (
+    EngineInfo,
+    GenerateRequest,
+    Prompt,
+    RunKind,
+    RunRequest,
+    RunSpec,
+    SamplingParams,
+)
+from streamwell.service.models import Encoder, ServedModel
+
+#: What the completions API generates when the request is silent, as OpenAI's does.
+DEFAULT_COMPLETION_TOKENS = 16
+
+
+async def accept(request: RunRequest, model: ServedModel) -> RunSpec:
+    """Check and encode a request; encoding runs in a worker thread.
+
+    Raises:
+        InvalidRequest: names the field that is wrong.
+        ModelLoading, EngineUnavailable, LoadError: the model is not up.
+    """
+    encoder, info = model.require()
+    _check_ids(request, info)
+    prompts = await asyncio.to_thread(_encode_all, encoder, request.prompts)
+    for prompt in prompts:
+        _check_prompt(prompt, info, _prompt_param(request.kind))
+    return RunSpec(
+        run_id=f"{request.kind}-{secrets.token_hex(16)}",
+        kind=request.kind,
+        tenant=request.tenant,
+        model=request.model or model.names[0],
+        created_s=int(time.time()),
+        prompts=prompts,
+        num_choices=request.num_choices,
+        sampling=_sampling(request, model, info),
+        stop=request.stop,
+    )
+
+
+def engine_request(spec: RunSpec, index: int, info: EngineInfo) -> GenerateRequest:
+    """What the engine is asked for choice `index` of a run; each choice has a seed of its own."""
+    prompt_ids = spec.prompts[index // spec.num_choices]
+    sampling = replace(
+        spec.sampling,
+        seed=spec.sampling.seed + index,
+        max_tokens=min(spec.sampling.max_tokens, info.max_model_len - len(prompt_ids)),
+    )
+    return GenerateRequest(
+        request_id=f"{spec.run_id}/{index}", prompt_ids=prompt_ids, sampling=sampling
+    )
+
+
+def _encode_all(encoder: Encoder, prompts: tuple[Prompt, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(_encode(encoder, prompt)) for prompt in prompts)
+
+
+def _encode(encoder: Encoder, prompt: Prompt) -> list[int]:
+    if isinstance(prompt, str):
+        return encoder.encode_text(prompt)
+    messages, ids = [], []
+    for item in prompt:
+        ids.append(item) if isinstance(item, int) else messages.append(item)
+    return encoder.encode_chat(messages) if messages else ids
+
+
+def _prompt_param(kind: RunKind) -> str:
+    return "messages" if kind is RunKind.CHAT else "prompt"
+
+
+def _check_ids(request: RunRequest, info: EngineInfo) -> None:
+    """An id outside the vocabulary never gets as far as the engine."""
+    given = {
+        "logit_bias": [token_id for token_id, _ in request.options.logit_bias],
+        "stop_token_ids": list(request.options.stop_token_ids),
+        "prompt": [i for p in request.prompts for i in p if isinstance(i, int)],
+    }
+    for param, ids in given.items():
+        for token_id in ids:
+            if not 0 <= token_id < info.vocab_size:
+                raise InvalidRequest(
+                    f"token id {token_id} is not in the vocabulary of {info.vocab_size}", param
+                )
+
+
+def _check_prompt(prompt: tuple[int, ...], info: EngineInfo, param: str) -> None:
+    if not prompt:
+        raise InvalidRequest("the prompt has no tokens", param)
+    if len(prompt) >= info.max_model_len:
+        raise ContextLengthExceeded(
+            f"the prompt has {len(prompt)} tokens; the context of {info.max_model_len} must hold "
+            "it and at least one more",
+            param,
+        )
+
+
+def _sampling(request: RunRequest, model: ServedModel, info: EngineInfo) -> SamplingParams:
+    """The request's options over the model's defaults over the API's."""
+    asked, defaults = request.options, model.default_sampling
+
+    def either(value: float | None, name: str, fallback: float) -> float:
+        return defaults.get(name, fallback) if value is None else value
+
+    limit = info.max_model_len if request.kind is RunKind.CHAT else DEFAULT_COMPLETION_TOKENS
+    return SamplingParams(
+        max_tokens=limit if asked.max_tokens is None else min(asked.max_tokens, info.max_model_len),
+        seed=secrets.randbits(62) if asked.seed is None else asked.seed,
+        temperature=either(asked.temperature, "temperature", 1.0),
+        top_p=either(asked.top_p, "top_p", 1.0),
+        top_k=int(either(asked.top_k, "top_k", 0)),
+        min_p=either(asked.min_p, "min_p", 0.0),
+        repetition_penalty=either(asked.repetition_penalty, "repetition_penalty", 1.0),
+        presence_penalty=asked.presence_penalty,
+        frequency_penalty=asked.frequency_penalty,
+        logit_bias=asked.logit_bias,
+        min_tokens=asked.min_tokens,
+        ignore_eos=asked.ignore_eos,
+        stop_token_ids=asked.stop_token_ids,
+    )

@@ -1,0 +1,102 @@
+"""One choice: token ids from the engine in, text out, and exactly one last word."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from streamwell.core.errors import EngineDied
+from streamwell.core.ports import Engine
+from streamwell.core.types import FinishReason, GenerateRequest
+from streamwell.text.detokenizer import Detokenizer
+from streamwell.text.stop import StopFilter
+
+Decode = Callable[[Sequence[int]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """Text that may be shown, never empty, and the ids since the last delta."""
+
+    text: str
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The last word of a choice; `token_ids` are those that gave no text."""
+
+    reason: FinishReason
+    token_ids: tuple[int, ...]
+
+
+class TextPipeline:
+    """Ids to text: detokenizer, then stop strings. Pure; a replay of the ids gives the same."""
+
+    def __init__(self, decode: Decode, stop: tuple[str, ...], min_tokens: int) -> None:
+        self._detokenizer = Detokenizer(decode)
+        self._stop = StopFilter(stop)
+        self._min_tokens = min_tokens
+        self._num_tokens = 0
+        self._pending: list[int] = []
+
+    @property
+    def is_stopped(self) -> bool:
+        return bool(self._stop.matched)
+
+    def push(self, token_ids: Sequence[int]) -> TextDelta | None:
+        """Take tokens up to a stop string; those after it are discarded."""
+        text = ""
+        for token_id in token_ids:
+            if self.is_stopped:
+                break
+            self._num_tokens += 1
+            self._pending.append(token_id)
+            text += self._filter(self._detokenizer.push(token_id))
+        return self._delta(text)
+
+    def flush(self) -> TextDelta | None:
+        """What was held back; nothing after a stop string."""
+        tail = "" if self.is_stopped else self._filter(self._detokenizer.flush())
+        return self._delta(tail + self._stop.flush())
+
+    def finish(self, reason: FinishReason) -> Finished:
+        return Finished(reason, tuple(self._pending))
+
+    def _filter(self, text: str) -> str:
+        return self._stop.push(text) if self._num_tokens >= self._min_tokens else text
+
+    def _delta(self, text: str) -> TextDelta | None:
+        if not text:
+            return None
+        delta = TextDelta(text, tuple(self._pending))
+        self._pending.clear()
+        return delta
+
+
+async def generate_text(
+    engine: Engine, request: GenerateRequest, decode: Decode, stop: tuple[str, ...]
+) -> AsyncGenerator[TextDelta | Finished, None]:
+    """Yield deltas, then one `Finished`; closing it aborts the engine's request.
+
+    Raises:
+        EngineError: the engine could not finish.
+    """
+    pipeline = TextPipeline(decode, stop, request.sampling.min_tokens)
+    reason: FinishReason | None = None
+    async with aclosing(engine.generate(request)) as deltas:
+        async for delta in deltas:
+            reason = delta.finish_reason
+            if text := pipeline.push(delta.token_ids):
+                yield text
+            if pipeline.is_stopped:
+                reason = FinishReason.STOP
+                break
+    if text := pipeline.flush():
+        yield text
+    if pipeline.is_stopped:
+        reason = FinishReason.STOP
+    if reason is None:
+        raise EngineDied
+    yield pipeline.finish(reason)

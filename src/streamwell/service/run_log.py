@@ -1,0 +1,151 @@
+"""The log of live runs: one group commit at a time, and readers wake only after it.
+
+Everything that a reader sees is in the store already. While one commit is under way, what all
+runs append gathers for the next, so an engine step costs one commit however many runs it served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+
+import structlog
+
+from streamwell.core.errors import StoreFailed
+from streamwell.core.ports import Store
+from streamwell.core.types import EventKind, RunEvent, RunSpec
+
+log = structlog.get_logger()
+
+
+class LiveRun:
+    """A run that has no committed end yet; its committed events, for any number of readers."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self.spec = spec
+        self.events: list[RunEvent] = []
+        self._failure: StoreFailed | None = None
+        self._changed = asyncio.Event()
+
+    def publish(self, event: RunEvent) -> None:
+        self.events.append(event)
+        self._wake()
+
+    def fail(self, failure: StoreFailed) -> None:
+        self._failure = failure
+        self._wake()
+
+    async def wait(self, timeout_s: float | None) -> None:
+        """Wait for the next change, or until the timeout.
+
+        Raises:
+            StoreFailed: this run's events could not be written.
+        """
+        if self._failure is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._changed.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+class RunLog:
+    """Writes and follows runs."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._live: dict[str, LiveRun] = {}
+        self._runs: list[RunSpec] = []
+        self._events: list[RunEvent] = []
+        self._has_work = asyncio.Event()
+        self._writer: asyncio.Task[None] | None = None
+        self._is_closing = False
+
+    async def open(self) -> None:
+        await self._store.open()
+        self._writer = asyncio.create_task(self._write(), name="run log writer")
+
+    async def close(self) -> None:
+        """Write what is pending, then close the store."""
+        self._is_closing = True
+        self._has_work.set()
+        if self._writer is not None:
+            await self._writer
+        await self._store.close()
+
+    def create(self, spec: RunSpec, events: list[RunEvent]) -> None:
+        """Begin a run; its first events are shown once they are committed."""
+        self._live[spec.run_id] = LiveRun(spec)
+        self._runs.append(spec)
+        self.append(*events)
+
+    def append(self, *events: RunEvent) -> None:
+        self._events.extend(events)
+        self._has_work.set()
+
+    async def delete_ended_before(self, created_s: int) -> int:
+        return await self._store.delete_ended_before(created_s)
+
+    async def spec(self, run_id: str) -> RunSpec | None:
+        live = self._live.get(run_id)
+        return live.spec if live else await self._store.run(run_id)
+
+    async def follow(
+        self, run_id: str, after_seq: int = -1, *, idle_s: float | None = None
+    ) -> AsyncGenerator[list[RunEvent], None]:
+        """Yield the events after `after_seq` as they are committed, ending after the `END`.
+
+        A reader that is behind gets several at once; an empty list says that nothing has happened
+        for `idle_s` seconds.
+
+        Raises:
+            StoreFailed: the run's events could not be written.
+        """
+        live = self._live.get(run_id)
+        if live is None:
+            if events := await self._store.events(run_id, after_seq):
+                yield events
+            return
+        next_seq = after_seq + 1
+        while True:
+            if len(live.events) == next_seq:
+                await live.wait(idle_s)
+            batch = live.events[next_seq:]
+            next_seq += len(batch)
+            yield batch
+            if batch and batch[-1].kind is EventKind.END:
+                return
+
+    async def _write(self) -> None:
+        while self._events or not self._is_closing:
+            await self._has_work.wait()
+            await self._commit()
+
+    async def _commit(self) -> None:
+        """Write all that is pending; if that fails, tell everybody who waits for it."""
+        runs, self._runs = self._runs, []
+        events, self._events = self._events, []
+        self._has_work.clear()
+        try:
+            await self._store.commit(runs, events)
+        except Exception:
+            log.exception("run log cannot be written", num_events=len(events))
+            for run_id in {event.run_id for event in events}:
+                if live := self._live.pop(run_id, None):
+                    live.fail(StoreFailed())
+            return
+        for event in events:
+            self._publish(event)
+
+    def _publish(self, event: RunEvent) -> None:
+        live = self._live.get(event.run_id)
+        if live is None:
+            return  # its log broke earlier; its readers know
+        live.publish(event)
+        if event.kind is EventKind.END:
+            del self._live[event.run_id]

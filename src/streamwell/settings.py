@@ -1,0 +1,119 @@
+"""Everything that can be set, declared once: flags, environment variables and their help.
+
+Each field is a flag of `streamwell serve` and an environment variable `STREAMWELL_<FLAG>`. Names
+are vLLM's where the meaning is the same. Read once, validated, frozen.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from streamwell.core.errors import InvalidRequest
+
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+
+_Positive = Number(gte=1)
+_NotNegative = Number(gte=0)
+
+
+def default_data_dir() -> Path:
+    """Where runs are kept: the platform's place for an application's data."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "streamwell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of a server."""
+
+    model: Annotated[str, Parameter(parse=False)] = "brooklet"
+
+    host: str = "127.0.0.1"
+    "Address to listen on; beyond loopback an API key is required."
+
+    port: Annotated[int, Parameter(validator=Number(gte=0, lte=65535))] = 8000
+    "Port to listen on."
+
+    data_dir: Path | None = None
+    "Folder of the run log; default: the user's data folder."
+
+    engine: Literal["transformers", "scripted"] = "transformers"
+    "What generates; `scripted` needs no model and is for tests."
+
+    device: str = "auto"
+    "Device of the model, e.g. `cpu`, `cuda`; `auto` takes a GPU if there is one."
+
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    "Type of weights and cache; `auto` takes the model's own, or what the CPU computes fast."
+
+    max_model_len: Annotated[int | None, Parameter(validator=_Positive)] = None
+    "Longest prompt plus answer in tokens; default: the model's own, at most 8192."
+
+    max_num_seqs: Annotated[int, Parameter(validator=_Positive)] = 64
+    "Sequences that are generated at the same time."
+
+    max_num_batched_tokens: Annotated[int, Parameter(validator=_Positive)] = 512
+    "Tokens of one engine step; bounds how long a long prompt holds up the others."
+
+    max_queue: Annotated[int, Parameter(validator=_NotNegative)] = 256
+    "Choices that may wait beyond --max-num-seqs before requests are refused with 503."
+
+    kv_cache_mib: Annotated[int | None, Parameter(validator=_Positive)] = None
+    "Memory of the KV cache in MiB; default: what is useful, at most 1024."
+
+    block_size: Annotated[int, Parameter(validator=_Positive)] = 16
+    "Tokens per block of the KV cache."
+
+    num_threads: Annotated[int | None, Parameter(validator=_Positive)] = None
+    "Threads that compute; default: one per core."
+
+    served_model_name: tuple[str, ...] = ()
+    "Names under which the model is served; default: the model as given."
+
+    api_key: tuple[str, ...] = ()
+    "Keys that callers must send one of; repeatable."
+
+    sse_ping_s: Annotated[float, Parameter(validator=Number(gt=0))] = 15.0
+    "Seconds of silence after which a stream gets a comment."
+
+    drain_s: Annotated[float, Parameter(validator=_NotNegative)] = 30.0
+    "Seconds that live runs may go on after SIGTERM or Ctrl-C."
+
+    engine_hang_s: Annotated[float, Parameter(validator=Number(gt=0))] = 120.0
+    "Seconds without a sign of life after which the engine is killed and restarted."
+
+    retention_h: Annotated[float, Parameter(validator=Number(gt=0))] = 24.0
+    "Hours that ended runs stay in the log."
+
+    max_body_mib: Annotated[int, Parameter(validator=_Positive)] = 4
+    "Largest request body in MiB."
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    "Least level that is logged."
+
+    log_json: bool = False
+    "Log JSON, one object per line."
+
+    scripted_step_s: Annotated[float, Parameter(validator=_NotNegative)] = 0.0
+    "Seconds per token of the scripted engine."
+
+    scripted_load_s: Annotated[float, Parameter(validator=_NotNegative)] = 0.0
+    "Seconds that the scripted engine pretends to load."
+
+    def __post_init__(self) -> None:
+        if self.host not in LOOPBACK_HOSTS and not self.api_key:
+            raise InvalidRequest(
+                f"--host {self.host} is open to other machines; give at least one --api-key",
+                "api_key",
+            )
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise InvalidRequest(
+                "--max-num-batched-tokens must be at least --max-num-seqs",
+                "max_num_batched_tokens",
+            )

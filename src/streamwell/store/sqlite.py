@@ -1,0 +1,93 @@
+"""`SqliteStore`: the store in one SQLite file, through aiosqlite; engine and pragmas only."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from streamwell.store.errors import StoreError
+from streamwell.store.migrate import migrate
+from streamwell.store.sql import SqlStore
+
+#: How hard a commit is pressed onto the disk. All survive a kill of the process; `full` survives
+#: a power cut too, `normal` may then lose the last commits, `off` may corrupt the file.
+Synchronous = Literal["off", "normal", "full"]
+
+_MAX_READERS = 4
+
+_BUSY_TIMEOUT = "PRAGMA busy_timeout = 5000"
+_SYNCHRONOUS = {
+    "off": "PRAGMA synchronous = OFF",
+    "normal": "PRAGMA synchronous = NORMAL",
+    "full": "PRAGMA synchronous = FULL",
+}
+
+
+class SqliteStore(SqlStore):
+    """A `Store` in one file; `-wal` and `-shm` files lie beside it while it is open.
+
+    A file that is not there is made, with its directory, and readable by its owner only.
+    """
+
+    def __init__(self, path: Path, *, synchronous: Synchronous = "normal") -> None:
+        engine = create_async_engine(
+            URL.create("sqlite+aiosqlite", database=str(path)),
+            paramstyle="named",
+            pool_size=_MAX_READERS + 1,
+            max_overflow=0,
+            # Parameters are people's prompts; they do not belong into error messages.
+            hide_parameters=True,
+        )
+        _run_on_connect(
+            engine.sync_engine,
+            _BUSY_TIMEOUT,
+            "PRAGMA journal_mode = WAL",
+            _SYNCHRONOUS[synchronous],
+            "PRAGMA foreign_keys = ON",
+        )
+        super().__init__(engine, max_readers=_MAX_READERS)
+        self._path = path
+
+    def _prepare(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, mode=0o600))
+        except OSError as error:
+            raise StoreError(f"The database cannot be opened: {error}") from error
+        engine = _migration_engine(self._path)
+        with engine.begin() as connection:
+            migrate(connection)
+
+
+def _migration_engine(path: Path) -> Engine:
+    """An engine whose transactions hold the write lock and cover `CREATE` and `ALTER` as well.
+
+    Foreign keys stay off: a migration that rebuilds `runs` must not cascade into its events.
+    """
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        poolclass=NullPool,
+        # sqlite3 would begin no transaction before a CREATE; ours begins below.
+        connect_args={"isolation_level": None},
+    )
+    _run_on_connect(engine, _BUSY_TIMEOUT)
+
+    @event.listens_for(engine, "begin")
+    def begin_immediate(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _run_on_connect(engine: Engine, *pragmas: str) -> None:
+    @event.listens_for(engine, "connect")
+    def run_pragmas(dbapi_connection: DBAPIConnection, _record: object) -> None:
+        cursor = dbapi_connection.cursor()
+        for pragma in pragmas:
+            cursor.execute(pragma)
+        cursor.close()

@@ -1,0 +1,109 @@
+"""Logging set-up and metric instruments. No logic."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterable
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from streamwell.core.types import EngineStats
+
+#: Buckets of the OpenTelemetry GenAI conventions, in seconds.
+DURATION_BUCKETS = tuple(0.01 * 2**power for power in range(14))
+TOKEN_BUCKETS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
+
+
+def configure_logging(level: str, *, as_json: bool) -> None:
+    """Log to standard error, one line per event; prompts and texts are never logged."""
+    processors: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer()
+        if as_json
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+    ]
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+class Metrics:
+    """All instruments of a server, in a registry of its own."""
+
+    def __init__(self, version: str, engine_stats: Callable[[], EngineStats]) -> None:
+        self._registry = registry = CollectorRegistry()
+        registry.register(_EngineCollector(version, engine_stats))
+        self.prompt_tokens = Counter(
+            "streamwell_prompt_tokens", "Prompt tokens of accepted runs.", registry=registry
+        )
+        self.generation_tokens = Counter(
+            "streamwell_generation_tokens", "Generated tokens.", registry=registry
+        )
+        self.finished = Counter(
+            "streamwell_request_success",
+            "Ended choices by reason.",
+            ["finished_reason"],
+            registry=registry,
+        )
+        self.rejected = Counter(
+            "streamwell_requests_rejected", "Refused requests.", ["reason"], registry=registry
+        )
+        self.disconnects = Counter(
+            "streamwell_client_disconnects",
+            "Runs cancelled because the last reader left.",
+            registry=registry,
+        )
+        self.time_to_first_token_s = self._histogram(
+            "time_to_first_token", "Acceptance to first text.", DURATION_BUCKETS
+        )
+        self.inter_token_latency_s = self._histogram(
+            "inter_token_latency", "Between deltas of one choice.", TOKEN_BUCKETS
+        )
+        self.e2e_latency_s = self._histogram(
+            "e2e_request_latency", "Acceptance to end of a run.", DURATION_BUCKETS
+        )
+
+    def render(self) -> bytes:
+        """The Prometheus text exposition."""
+        return generate_latest(self._registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(
+            f"streamwell_{name}_seconds", text, buckets=buckets, registry=self._registry
+        )
+
+
+class _EngineCollector:
+    """Reads the engine's gauges when they are asked for."""
+
+    def __init__(self, version: str, engine_stats: Callable[[], EngineStats]) -> None:
+        self._version = version
+        self._engine_stats = engine_stats
+
+    def collect(self) -> Iterable[Metric]:
+        stats = self._engine_stats()
+        usage = stats.num_used_blocks / stats.num_blocks if stats.num_blocks else 0.0
+        yield InfoMetricFamily(
+            "streamwell_build", "The running version.", value={"version": self._version}
+        )
+        for name, text, value in (
+            ("requests_running", "Sequences in the batch.", stats.num_running),
+            ("requests_waiting", "Sequences waiting for a place.", stats.num_waiting),
+            ("kv_cache_usage_ratio", "Share of KV cache blocks in use, 0 to 1.", usage),
+        ):
+            yield GaugeMetricFamily(f"streamwell_{name}", text, value=value)
+        for name, text, count in (
+            ("preemptions", "Preempted sequences.", stats.num_preemptions),
+            ("engine_steps", "Engine steps.", stats.num_steps),
+        ):
+            yield CounterMetricFamily(f"streamwell_{name}", text, value=count)

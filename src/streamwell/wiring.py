@@ -1,0 +1,146 @@
+"""The composition root: the only file that names concrete classes together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from starlette.types import ASGIApp
+
+from streamwell import __version__
+from streamwell.backends.scripted import ScriptedEngine
+from streamwell.core.errors import LoadError
+from streamwell.core.ports import Engine
+from streamwell.engine.client import ProcessEngine
+from streamwell.engine.messages import EngineConfig
+from streamwell.models.resolve import default_sampling
+from streamwell.server.app import create_app
+from streamwell.server.deps import KeyRing, Services, UnknownFields
+from streamwell.service.admission import Admission
+from streamwell.service.models import ModelTable, ServedModel
+from streamwell.service.run_log import RunLog
+from streamwell.service.runs import RunService
+from streamwell.settings import Settings, default_data_dir
+from streamwell.store.sqlite import SqliteStore
+from streamwell.telemetry import Metrics
+from streamwell.text.prompt import PromptEncoder
+
+log = structlog.get_logger()
+
+_MIB = 1 << 20
+_RETENTION_SWEEP_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """A server, wired but not started."""
+
+    asgi: ASGIApp
+    services: Services
+    model: ServedModel
+
+
+def build(settings: Settings, model_path: Path) -> Application:
+    """Wire a server for a model folder; nothing is started, loaded or opened yet."""
+    names = settings.served_model_name or (settings.model,)
+    engine = _engine(settings, model_path)
+    model = ServedModel(
+        names, engine, lambda: PromptEncoder.load(model_path), default_sampling(model_path)
+    )
+    models = ModelTable([model])
+    metrics = Metrics(__version__, engine.stats)
+    data_dir = settings.data_dir or default_data_dir()
+    run_log = RunLog(SqliteStore(data_dir / "streamwell.db"))
+    admission = Admission(settings.max_num_seqs + settings.max_queue)
+    services = Services(
+        models=models,
+        runs=RunService(models, run_log, admission, metrics),
+        metrics=metrics,
+        keys=KeyRing(settings.api_key),
+        unknown_fields=UnknownFields(),
+        ping_s=settings.sse_ping_s,
+        version=__version__,
+    )
+
+    @contextlib.asynccontextmanager
+    async def opened() -> AsyncIterator[Services]:
+        async with _background(run_log, model, retention_s=3600 * settings.retention_h):
+            yield services
+
+    app = create_app(opened, max_body_bytes=settings.max_body_mib * _MIB)
+    return Application(app, services, model)
+
+
+@contextlib.asynccontextmanager
+async def _background(
+    run_log: RunLog, model: ServedModel, *, retention_s: float
+) -> AsyncIterator[None]:
+    """Open the log, load the model behind the open port; close both in the end."""
+    loading = asyncio.create_task(_load(model), name="load model")
+    await run_log.open()
+    sweeping = asyncio.create_task(_sweep(run_log, retention_s), name="retention")
+    try:
+        yield
+    finally:
+        for task in (loading, sweeping):
+            task.cancel()
+        await asyncio.gather(loading, sweeping, return_exceptions=True)
+        await model.engine.stop()
+        await run_log.close()
+
+
+async def _load(model: ServedModel) -> None:
+    try:
+        await model.load()
+    except LoadError as error:
+        log.warning("cannot serve the model", model=model.names[0], error=str(error))
+
+
+async def _sweep(run_log: RunLog, retention_s: float) -> None:
+    """Delete ended runs that are older than the retention time, now and then."""
+    while True:
+        deleted = await run_log.delete_ended_before(int(time.time() - retention_s))
+        if deleted:
+            log.info("old runs deleted", count=deleted)
+        await asyncio.sleep(_RETENTION_SWEEP_S)
+
+
+def _engine(settings: Settings, model_path: Path) -> Engine:
+    if settings.engine == "scripted":
+        return _scripted_engine(settings)
+    kv_cache_bytes = None if settings.kv_cache_mib is None else settings.kv_cache_mib * _MIB
+    config = EngineConfig(
+        model_path=str(model_path),
+        device=settings.device,
+        dtype=settings.dtype,
+        max_model_len=settings.max_model_len,
+        max_num_seqs=settings.max_num_seqs,
+        max_num_batched_tokens=settings.max_num_batched_tokens,
+        kv_cache_bytes=kv_cache_bytes,
+        block_size=settings.block_size,
+        num_threads=settings.num_threads,
+    )
+    return ProcessEngine(config, hang_timeout_s=settings.engine_hang_s)
+
+
+def _scripted_engine(settings: Settings) -> ScriptedEngine:
+    """Printable one-character tokens, in an order that depends on prompt, seed and index."""
+    first, count = 36, 90
+
+    def script(prompt_ids: Sequence[int], seed: int, index: int) -> int:
+        return first + (sum(prompt_ids) + 31 * seed + 7 * index + index * index) % count
+
+    return ScriptedEngine(
+        script,
+        vocab_size=sys.maxsize,
+        max_model_len=settings.max_model_len or 4096,
+        load_s=settings.scripted_load_s,
+        step_s=settings.scripted_step_s,
+        max_num_seqs=settings.max_num_seqs,
+    )

@@ -1,0 +1,1 @@
+"""Brooklet: the generator, tokenizer, trainer and evaluator of the default model."""
