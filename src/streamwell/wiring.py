@@ -18,6 +18,7 @@ from streamwell.backends.scripted import ScriptedEngine
 from streamwell.core.errors import LoadError
 from streamwell.core.ports import Engine
 from streamwell.engine.client import ProcessEngine
+from streamwell.engine.launch import EngineProcess
 from streamwell.engine.messages import EngineConfig
 from streamwell.models.resolve import default_sampling
 from streamwell.server.app import create_app
@@ -46,10 +47,13 @@ class Application:
     model: ServedModel
 
 
-def build(settings: Settings, model_path: Path) -> Application:
-    """Wire a server for a model folder; nothing is started, loaded or opened yet."""
+def build(settings: Settings, model_path: Path, first: EngineProcess | None) -> Application:
+    """Wire a server for a model folder; nothing is loaded or opened yet.
+
+    `first` is an engine process that has been launched already.
+    """
     names = settings.served_model_name or (settings.model,)
-    engine = _engine(settings, model_path)
+    engine = _engine(settings, model_path, first)
     model = ServedModel(
         names, engine, lambda: PromptEncoder.load(model_path), default_sampling(model_path)
     )
@@ -111,7 +115,7 @@ async def _sweep(run_log: RunLog, retention_s: float) -> None:
         await asyncio.sleep(_RETENTION_SWEEP_S)
 
 
-def _engine(settings: Settings, model_path: Path) -> Engine:
+def _engine(settings: Settings, model_path: Path, first: EngineProcess | None) -> Engine:
     if settings.engine == "scripted":
         return _scripted_engine(settings)
     kv_cache_bytes = None if settings.kv_cache_mib is None else settings.kv_cache_mib * _MIB
@@ -126,7 +130,7 @@ def _engine(settings: Settings, model_path: Path) -> Engine:
         block_size=settings.block_size,
         num_threads=settings.num_threads,
     )
-    return ProcessEngine(config, hang_timeout_s=settings.engine_hang_s)
+    return ProcessEngine(config, hang_timeout_s=settings.engine_hang_s, first=first)
 
 
 def _scripted_engine(settings: Settings) -> ScriptedEngine:

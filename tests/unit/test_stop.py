@@ -31,6 +31,7 @@ def test_without_stop_strings_text_passes_through() -> None:
         (("END",), ["one EN"], "one EN", None),
         (("\n\n", "User:"), ["Hi\nUs", "er", ": x\n\n"], "Hi\n", "User:"),
         (("aab",), ["aaa", "ab"], "aa", "aab"),
+        (("aabaaac",), ["aabaaabaaac"], "aaba", "aabaaac"),
         (("END", "END"), ["END"], "", "END"),
         (("😀",), ["so 😀"], "so ", "😀"),
     ],
@@ -91,11 +92,11 @@ def reference(stops: tuple[str, ...], text: str) -> tuple[str, str | None]:
 def test_every_push_agrees_with_a_plain_reference() -> None:
     """Thousands of random texts, cut at random: exactly what is certain is out, after each push."""
     rng = random.Random(7)
-    for _ in range(4000):
+    for _ in range(2500):
         stops = tuple(
-            "".join(rng.choices("ab", k=rng.randint(1, 5))) for _ in range(rng.choice((1, 2, 4)))
+            "".join(rng.choices("ab", k=rng.randint(1, 8))) for _ in range(rng.choice((1, 2, 4)))
         )
-        text = "".join(rng.choices("abc", weights=(6, 6, 1), k=rng.randint(0, 24)))
+        text = "".join(rng.choices("abc", weights=(6, 6, 1), k=rng.randint(0, 30)))
         stop, released, end = StopFilter(stops), "", 0
         while end < len(text):
             start, end = end, min(len(text), end + rng.randint(1, 6))

@@ -89,13 +89,13 @@ def answer_all(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, prompts: list[list[Message]]
 ) -> list[tuple[str, bool]]:
     """Reply greedily to each conversation, and tell whether the reply ended by itself."""
+    tokenizer.padding_side = "left"  # replies must start right after the prompts
     replies = []
     for start in range(0, len(prompts), BATCH):
         inputs = tokenizer.apply_chat_template(
             prompts[start : start + BATCH],
             add_generation_prompt=True,
             padding=True,
-            padding_side="left",
             return_tensors="pt",
             return_dict=True,
         )

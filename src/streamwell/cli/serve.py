@@ -1,20 +1,13 @@
-"""`streamwell serve`."""
+"""`streamwell serve`: finds the model and starts the engine process before the long imports."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from dataclasses import replace
 
-from streamwell import __version__
 from streamwell.core.errors import LoadError
-from streamwell.core.types import EngineState
+from streamwell.engine.launch import launch
 from streamwell.models.resolve import resolve
-from streamwell.server.serving import DrainingServer, make_server
-from streamwell.service.models import ServedModel
 from streamwell.settings import Settings
-from streamwell.telemetry import configure_logging
-from streamwell.wiring import Application, build
 
 
 def run(model: str, settings: Settings) -> None:
@@ -23,58 +16,12 @@ def run(model: str, settings: Settings) -> None:
     Raises:
         LoadError: there is no such model.
     """
-    configure_logging(settings.log_level, as_json=settings.log_json)
     try:
         path = resolve(model)
     except FileNotFoundError as error:
         raise LoadError(str(error)) from error
-    settings = replace(settings, model=model)
-    application = build(settings, path)
-    server = make_server(
-        application.asgi,
-        host=settings.host,
-        port=settings.port,
-        drain=lambda: application.services.runs.drain(settings.drain_s),
-    )
-    asyncio.run(_serve(server, application, settings))
+    # both processes have seconds of imports before them: let them do so side by side
+    engine = launch() if settings.engine == "transformers" else None
+    from streamwell.cli.serving import serve
 
-
-async def _serve(server: DrainingServer, application: Application, settings: Settings) -> None:
-    _print_banner(settings)
-    progress = asyncio.create_task(_show_progress(application.model))
-    try:
-        await server.serve()
-    finally:
-        progress.cancel()
-        await asyncio.gather(progress, return_exceptions=True)
-
-
-def _print_banner(settings: Settings) -> None:
-    base = f"http://{settings.host}:{settings.port}"
-    keys = f"{len(settings.api_key)} set" if settings.api_key else "none (this machine only)"
-    toy = "  (built in, a toy)" if settings.model == "brooklet" else ""
-    print(
-        f"streamwell {__version__}\n"
-        f"  model  {settings.model}{toy}\n"
-        f"  api    {base}/v1\n"
-        f"  keys   {keys}\n"
-        f"  try    curl -N {base}/v1/chat/completions -H 'content-type: application/json' \\\n"
-        '           -d \'{"messages":[{"role":"user","content":"Hello!"}],"stream":true}\'',
-        file=sys.stderr,
-        flush=True,
-    )
-
-
-async def _show_progress(model: ServedModel) -> None:
-    """A progress bar on a terminal, while the model loads."""
-    if not sys.stderr.isatty():
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("starting", total=1.0)
-        while not model.is_ready and model.engine.status().state is not EngineState.FAILED:
-            status = model.engine.status()
-            progress.update(bar, completed=status.progress, description=status.stage or "starting")
-            await asyncio.sleep(0.1)
+    serve(replace(settings, model=model), path, engine)

@@ -54,21 +54,28 @@ class Engine(Protocol):
 
 
 class Store(Protocol):
-    """Keeps runs and their events. One process writes, any number of readers."""
+    """Keeps runs and their events. One process writes, any number of readers.
+
+    Every method raises `StoreFailed` when the store is not open, or its database failed.
+    """
 
     async def open(self) -> None:
         """Create or migrate what is needed; idempotent."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Carry out the calls that have begun, then let go; idempotent."""
+        ...
 
     async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
         """Write new runs and new events in one transaction; all of it is kept, or nothing.
 
-        An `END` event also marks its run as ended.
+        An `END` event also marks its run as ended. A cancelled call is either carried out or
+        leaves nothing.
 
         Raises:
-            ValueError: a run id or an event's `(run_id, seq)` is there already.
+            ValueError: a run id or an event's `(run_id, seq)` is there already or given twice, or
+                an event's run is unknown.
         """
         ...
 
@@ -79,9 +86,12 @@ class Store(Protocol):
         ...
 
     async def unended_runs(self) -> list[RunSpec]:
-        """Runs that have no `END` event yet, oldest first."""
+        """Runs that have no `END` event yet, by `created_s`, then id."""
         ...
 
     async def delete_ended_before(self, created_s: int) -> int:
-        """Delete ended runs created before this time, with their events; returns how many."""
+        """Delete ended runs created before this time, with their events; returns how many.
+
+        Not one transaction: commits get their turn in between.
+        """
         ...

@@ -117,7 +117,11 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """An accepted run: enough to generate it, and to generate it again from its log."""
+    """An accepted run: enough to generate it, and to generate it again from its log.
+
+    Stores keep it encoded by field name: a field that is added later, here or in
+    `SamplingParams`, needs a default.
+    """
 
     run_id: str
     kind: RunKind

@@ -12,16 +12,13 @@ Serving with PagedAttention".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch.nn import functional
 
 from streamwell.engine.sequence import Chunk, Step
-
-#: The name under which Transformers finds `attention_forward`.
-ATTENTION_NAME = "streamwell_paged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +174,21 @@ def _decode_rows(chunks: list[Chunk], block_size: int) -> DecodeRows:
     return DecodeRows(len(chunks), lengths, slots.reshape(-1), max_length)
 
 
+class Attention(Protocol):
+    """What a decoder calls in each layer; see `PagedAttention`."""
+
+    def __call__(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *,
+        scale: float,
+        window: int | None = None,
+    ) -> torch.Tensor: ...
+
+
 class PagedAttention:
     """Attention of one step: writes the new keys and values, reads each sequence's own."""
 
@@ -222,7 +234,7 @@ class PagedAttention:
                 keys = self._cache.keys[layer].index_select(0, chunk.slots)
                 values = self._cache.values[layer].index_select(0, chunk.slots)
             mask = chunk.mask(window, query)
-            out[rows] = _grouped_attention(query[rows], keys, values, mask, scale)
+            out[rows] = sequence_attention(query[rows], keys, values, mask, scale)
         return out
 
     def _decode(
@@ -243,7 +255,7 @@ class PagedAttention:
         return out.reshape(count, num_heads, -1)
 
 
-def _grouped_attention(
+def sequence_attention(
     query: torch.Tensor,
     keys: torch.Tensor,
     values: torch.Tensor,
@@ -263,54 +275,3 @@ def _grouped_attention(
         scale=scale,
     )
     return out.permute(2, 0, 1, 3).reshape(count, num_heads, -1)
-
-
-class ShapeProbe:
-    """Stands in for `PagedAttention` once, to learn what each layer would cache."""
-
-    def __init__(self) -> None:
-        self.shapes: dict[int, LayerShape] = {}
-
-    def __call__(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scale: float,
-        window: int | None = None,
-    ) -> torch.Tensor:
-        self.shapes[layer] = LayerShape(key.shape[1], key.shape[2], value.shape[2])
-        return _grouped_attention(query, key, value, None, scale)
-
-
-def attention_forward(
-    module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    *,
-    attention: PagedAttention | ShapeProbe,
-    scaling: float | None = None,
-    sliding_window: int | None = None,
-    **kwargs: Any,  # noqa: ANN401 - Transformers passes what each family needs
-) -> tuple[torch.Tensor, None]:
-    """What Transformers' modelling code calls, with `[1, heads, num_tokens, dim]` tensors.
-
-    Raises:
-        NotImplementedError: the model asks for attention we do not have.
-    """
-    for name in ("softcap", "s_aux", "position_bias"):
-        if kwargs.get(name) is not None:
-            raise NotImplementedError(f"attention with {name}")
-    out = attention(
-        int(module.layer_idx),  # type: ignore[arg-type]  # every attention module has one
-        query[0].transpose(0, 1),
-        key[0].transpose(0, 1),
-        value[0].transpose(0, 1),
-        scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
-        window=sliding_window,
-    )
-    return out[None], None

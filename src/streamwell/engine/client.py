@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
-import socket
-import sys
 from collections.abc import AsyncGenerator
 
 import structlog
@@ -26,6 +23,7 @@ from streamwell.core.types import (
     GenerateRequest,
     TokenDelta,
 )
+from streamwell.engine.launch import EngineProcess, launch
 from streamwell.engine.messages import (
     HEADER_BYTES,
     Abort,
@@ -86,7 +84,11 @@ class Mailbox:
 class ProcessEngine:
     """The `Engine` port over a supervised child process."""
 
-    def __init__(self, config: EngineConfig, *, hang_timeout_s: float) -> None:
+    def __init__(
+        self, config: EngineConfig, *, hang_timeout_s: float, first: EngineProcess | None = None
+    ) -> None:
+        """`first` is a process that has been launched already."""
+        self._first = first
         self._config = config
         self._hang_timeout_s = hang_timeout_s
         self._status = EngineStatus(EngineState.STARTING)
@@ -173,14 +175,8 @@ class ProcessEngine:
 
     async def _run_process(self) -> None:
         """Start one process and serve it until it ends, or hangs and is killed."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "streamwell.engine.process", str(theirs.fileno())),
-                pass_fds=[theirs.fileno()],
-                stdin=asyncio.subprocess.DEVNULL,
-            )
-        reader, self._writer = await asyncio.open_connection(sock=ours)
+        running, self._first = self._first or launch(), None
+        reader, self._writer = await asyncio.open_connection(sock=running.connection)
         self._writer.write(encode_frame(self._config))
         try:
             while True:
@@ -194,10 +190,8 @@ class ProcessEngine:
             log.warning("engine hangs; killing it", silent_s=self._hang_timeout_s)
         finally:
             self._writer.close()
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGKILL)
-            exit_code = await asyncio.shield(process.wait())
-            log.info("engine process ended", pid=process.pid, exit_code=exit_code)
+            exit_code = await asyncio.shield(asyncio.to_thread(running.end))
+            log.info("engine process ended", pid=running.process.pid, exit_code=exit_code)
 
     def _silence_limit_s(self) -> float | None:
         """Loading may be silent for long; a ready engine speaks every second, or steps."""

@@ -1,28 +1,27 @@
-"""Loads a model folder into a runner: dtype, device, KV budget, end-of-sequence ids.
+"""Loads a model folder into a runner: path, dtype, device, KV budget, end-of-sequence ids.
 
-With `attention`, the only place that knows Transformers.
+A family that `families` knows completely is assembled from its safetensors files as a lean
+decoder; everything else is loaded by Transformers. Nothing in a model folder is executed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from streamwell.core.errors import LoadError
 from streamwell.core.types import EngineInfo
-from streamwell.engine.attention import (
-    ATTENTION_NAME,
-    LayerShape,
-    PagedCache,
-    ShapeProbe,
-    attention_forward,
-)
+from streamwell.engine.attention import PagedCache
+from streamwell.engine.block import LeanDecoder
+from streamwell.engine.families import DecoderSpec, describe
 from streamwell.engine.messages import EngineConfig
-from streamwell.engine.model_runner import ModelRunner
+from streamwell.engine.model_runner import Decoder, ModelRunner
 from streamwell.engine.sampler import Sampler
 
 Report = Callable[[str, float], None]
@@ -31,6 +30,12 @@ Report = Callable[[str, float], None]
 DEFAULT_KV_CACHE_BYTES = 1 << 30
 #: A context longer than this is used only when asked for.
 DEFAULT_MAX_MODEL_LEN = 8192
+
+_DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,45 +55,67 @@ def load(config: EngineConfig, report: Report) -> LoadedModel:
     """
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
-    device = _device(config.device)
-    report("loading weights", 0.2)
-    model = _load_transformers(Path(config.model_path), _dtype(config.dtype), device)
-    report("measuring", 0.9)
-    shapes = _probe(model)
-    max_model_len = _max_model_len(config, model.config)
-    num_blocks = _num_blocks(config, shapes, model.dtype, max_model_len)
-    cache = PagedCache(shapes, num_blocks, config.block_size, model.dtype, device)
-    eos = _eos_token_ids(model)
-    runner = ModelRunner(model, cache, Sampler(eos))
+    path = Path(config.model_path)
+    model_config = _read_json(path / "config.json")
+    if model_config is None:
+        raise LoadError(f"{path} has no readable config.json")
+    report("loading weights", 0.1)
+    decoder = _decoder(config, path, model_config, report)
+    max_model_len = _max_model_len(config, model_config)
+    num_blocks = _num_blocks(config, decoder, max_model_len)
+    shapes, block_size = decoder.shapes, config.block_size
+    cache = PagedCache(shapes, num_blocks, block_size, decoder.dtype, decoder.device)
+    eos = _eos_token_ids(path, model_config)
     info = EngineInfo(
         max_model_len=max_model_len,
-        vocab_size=runner.vocab_size,
+        vocab_size=decoder.vocab_size,
         num_blocks=num_blocks,
-        block_size=config.block_size,
-        dtype=str(model.dtype).removeprefix("torch."),
-        device=str(device),
+        block_size=block_size,
+        dtype=str(decoder.dtype).removeprefix("torch."),
+        device=str(decoder.device),
     )
-    return LoadedModel(runner, info, eos)
+    return LoadedModel(ModelRunner(decoder, cache, Sampler(eos)), info, eos)
 
 
-def _load_transformers(path: Path, dtype: torch.dtype | None, device: torch.device) -> Any:  # noqa: ANN401
-    from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
-
-    AttentionInterface.register(ATTENTION_NAME, attention_forward)
+def _read_json(path: Path) -> dict[str, Any] | None:
     try:
-        config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
-        model = AutoModelForCausalLM.from_pretrained(
-            path,
-            config=config,
-            dtype=dtype or _auto_dtype(getattr(config, "dtype", None), device),
-            attn_implementation=ATTENTION_NAME,
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-        )
-    except (OSError, ValueError) as error:
-        raise LoadError(f"cannot load {path}: {error}") from error
-    return model.eval().to(device)
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _decoder(
+    config: EngineConfig, path: Path, model_config: Mapping[str, Any], report: Report
+) -> Decoder:
+    device = _device(config.device)
+    dtype = _dtype(config.dtype, model_config, device)
+    spec = None if config.path == "transformers" else describe(model_config)
+    if spec is not None:
+        return _lean_decoder(spec, path, dtype, device, report)
+    report("importing transformers", 0.1)
+    from streamwell.engine.transformers_model import TransformersDecoder
+
+    return TransformersDecoder(path, dtype, device)
+
+
+@torch.inference_mode()
+def _lean_decoder(
+    spec: DecoderSpec, path: Path, dtype: torch.dtype, device: torch.device, report: Report
+) -> LeanDecoder:
+    files = sorted(path.glob("*.safetensors"))
+    if not files:
+        raise LoadError(f"{path} has no safetensors files")
+    weights: dict[str, torch.Tensor] = {}
+    try:
+        for done, file in enumerate(files, start=1):
+            with safe_open(file, framework="pt") as tensors:
+                for name in tensors.keys():  # noqa: SIM118 - not a mapping
+                    weights[name] = tensors.get_tensor(name).to(device, dtype)
+            report("loading weights", 0.1 + 0.8 * done / len(files))
+        return LeanDecoder(spec, weights)
+    except (SafetensorError, OSError, KeyError, RuntimeError) as error:
+        raise LoadError(f"cannot load {path}: {error!r}") from error
 
 
 def _device(name: str) -> torch.device:
@@ -97,46 +124,27 @@ def _device(name: str) -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _dtype(name: str) -> torch.dtype | None:
-    return None if name == "auto" else {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
-
-
-def _auto_dtype(saved: torch.dtype | None, device: torch.device) -> torch.dtype:
-    """The dtype of the weights as saved, or the nearest one that this device computes fast."""
-    if device.type != "cpu":
-        return saved or torch.float32
-    is_half = saved in (torch.float16, torch.bfloat16)
+def _dtype(name: str, model_config: Mapping[str, Any], device: torch.device) -> torch.dtype:
+    """The dtype asked for, or the saved one, or the nearest that this device computes fast."""
+    if name != "auto":
+        return _DTYPES[name]
+    saved = _DTYPES.get(
+        model_config.get("dtype") or model_config.get("torch_dtype") or "", torch.float32
+    )
+    if device.type != "cpu" or saved is torch.float32:
+        return saved
     # float16 has no fast path on any CPU, bfloat16 only where the hardware has it
-    has_bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return torch.bfloat16 if is_half and has_bf16 else torch.float32
+    return torch.bfloat16 if _has_bfloat16() else torch.float32
 
 
-@torch.inference_mode()
-def _probe(model: Any) -> list[LayerShape]:  # noqa: ANN401 - Transformers is not typed
-    """Run two tokens through the model and note what every layer would cache.
-
-    Raises:
-        LoadError: the model does not route its attention through `AttentionInterface`.
-    """
-    probe = ShapeProbe()
-    ids = torch.zeros((1, 2), dtype=torch.int64, device=model.device)
-    try:
-        model(
-            input_ids=ids,
-            position_ids=torch.arange(2)[None].to(ids),
-            use_cache=False,
-            attention=probe,
-        )
-    except (TypeError, NotImplementedError) as error:
-        raise LoadError(f"this architecture cannot be served yet: {error}") from error
-    expected = model.config.get_text_config().num_hidden_layers
-    if sorted(probe.shapes) != list(range(expected)):
-        raise LoadError("this architecture cannot be served yet: not all layers are attention")
-    return [probe.shapes[layer] for layer in range(expected)]
+def _has_bfloat16() -> bool:
+    flags = torch.backends.cpu.get_cpu_capability()
+    return "AVX512" in flags and bool(torch.cpu._is_avx512_bf16_supported())
 
 
-def _max_model_len(config: EngineConfig, model_config: Any) -> int:  # noqa: ANN401
-    trained: int = getattr(model_config.get_text_config(), "max_position_embeddings", 0)
+def _max_model_len(config: EngineConfig, model_config: Mapping[str, Any]) -> int:
+    text_config = model_config.get("text_config") or model_config
+    trained: int = text_config.get("max_position_embeddings") or 0
     if config.max_model_len is None:
         return min(trained or DEFAULT_MAX_MODEL_LEN, DEFAULT_MAX_MODEL_LEN)
     if trained and config.max_model_len > trained:
@@ -144,10 +152,8 @@ def _max_model_len(config: EngineConfig, model_config: Any) -> int:  # noqa: ANN
     return config.max_model_len
 
 
-def _num_blocks(
-    config: EngineConfig, shapes: list[LayerShape], dtype: torch.dtype, max_model_len: int
-) -> int:
-    block_bytes = PagedCache.bytes_per_token(shapes, dtype) * config.block_size
+def _num_blocks(config: EngineConfig, decoder: Decoder, max_model_len: int) -> int:
+    block_bytes = PagedCache.bytes_per_token(decoder.shapes, decoder.dtype) * config.block_size
     blocks_per_seq = -(-max_model_len // config.block_size)
     wanted = config.max_num_seqs * blocks_per_seq
     if config.kv_cache_bytes is None:
@@ -162,10 +168,10 @@ def _num_blocks(
     return min(num_blocks, wanted)
 
 
-def _eos_token_ids(model: Any) -> frozenset[int]:  # noqa: ANN401
-    ids = model.generation_config.eos_token_id
-    if ids is None:
-        ids = model.config.get_text_config().eos_token_id
-    if ids is None:
-        return frozenset()
-    return frozenset(ids if isinstance(ids, list) else [ids])
+def _eos_token_ids(path: Path, model_config: Mapping[str, Any]) -> frozenset[int]:
+    generation_config = _read_json(path / "generation_config.json") or {}
+    text_config = model_config.get("text_config") or model_config
+    for source in (generation_config, model_config, text_config):
+        if (ids := source.get("eos_token_id")) is not None:
+            return frozenset(ids if isinstance(ids, list) else [ids])
+    return frozenset()

@@ -28,6 +28,8 @@ class EngineConfig(msgspec.Struct, tag="config", frozen=True, kw_only=True):
     kv_cache_bytes: int | None
     block_size: int
     num_threads: int | None
+    #: `auto` takes the lean decoder where the family is known; `transformers` never does.
+    path: str = "auto"
 
 
 class Add(msgspec.Struct, tag="add", frozen=True):

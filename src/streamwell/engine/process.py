@@ -57,16 +57,16 @@ class Connection:
 
 def run(connection: Connection) -> None:
     """Load what the first message says, then step for ever."""
-    config = connection.inbox.get()
-    if not isinstance(config, EngineConfig):
-        raise TypeError("the first message must be the configuration")
     connection.send(Loading("importing", 0.0))
-    # torch takes seconds to import; the server hears of it first
+    # torch takes seconds to import: the server hears of it first, and sends what to load meanwhile
     from streamwell.engine.block_pool import BlockPool
     from streamwell.engine.loader import load
     from streamwell.engine.loop import EngineLoop
     from streamwell.engine.scheduler import Scheduler
 
+    config = connection.inbox.get()
+    if not isinstance(config, EngineConfig):
+        raise TypeError("the first message must be the configuration")
     try:
         model = load(config, lambda stage, progress: connection.send(Loading(stage, progress)))
     except LoadError as error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from streamwell.core.errors import StoreFailed
 from streamwell.core.types import EventKind, RunEvent, RunSpec
-from streamwell.store.errors import StoreError
 
 
 class MemoryStore:
@@ -33,7 +33,7 @@ class MemoryStore:
         Raises:
             ValueError: a run id or an event's `(run_id, seq)` is there already or given twice, or
                 an event's run is unknown.
-            StoreError: the store is not open.
+            StoreFailed: the store is not open.
         """
         self._check_open()
         self._check_new(runs, events)
@@ -46,24 +46,24 @@ class MemoryStore:
                 self._ended_ids.add(event.run_id)
 
     async def run(self, run_id: str) -> RunSpec | None:
-        """The run with this id; `StoreError` when not open."""
+        """The run with this id; `StoreFailed` when not open."""
         self._check_open()
         return self._specs.get(run_id)
 
     async def events(self, run_id: str, after_seq: int = -1) -> list[RunEvent]:
-        """The events of a run with `seq > after_seq`, in order; `StoreError` when not open."""
+        """The events of a run with `seq > after_seq`, in order; `StoreFailed` when not open."""
         self._check_open()
         events = self._events.get(run_id, {})
         return [events[seq] for seq in sorted(events) if seq > after_seq]
 
     async def unended_runs(self) -> list[RunSpec]:
-        """Runs without an `END`, by `created_s`, then id; `StoreError` when not open."""
+        """Runs without an `END`, by `created_s`, then id; `StoreFailed` when not open."""
         self._check_open()
         unended = [spec for spec in self._specs.values() if spec.run_id not in self._ended_ids]
         return sorted(unended, key=lambda spec: (spec.created_s, spec.run_id))
 
     async def delete_ended_before(self, created_s: int) -> int:
-        """Delete ended runs created before this time; `StoreError` when not open."""
+        """Delete ended runs created before this time; `StoreFailed` when not open."""
         self._check_open()
         old_ids = [id_ for id_ in self._ended_ids if self._specs[id_].created_s < created_s]
         for run_id in old_ids:
@@ -74,7 +74,7 @@ class MemoryStore:
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise StoreError("The store is not open.")
+            raise StoreFailed("The store is not open.")
 
     def _check_new(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
         id_counts = Counter(spec.run_id for spec in runs)

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import Column, Connection, MetaData, String, Table, insert, inspect, select
+from sqlalchemy import (
+    Column,
+    Connection,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    insert,
+    inspect,
+    select,
+)
 
-from streamwell.store.errors import StoreError
+from streamwell.core.errors import StoreFailed
 from streamwell.store.schema import METADATA
 
 #: The revision that `METADATA` describes: the newest file in `migrations/versions`.
@@ -21,7 +31,9 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 _VERSION = Table(
     "alembic_version",
     MetaData(),
-    Column("version_num", String(32), primary_key=True),
+    Column("version_num", String(32), nullable=False),
+    # Alembic's own name, so that its tables and ours are the same.
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
 
 
@@ -29,14 +41,16 @@ def migrate(connection: Connection) -> None:
     """Create the tables, or upgrade them, inside the caller's transaction; blocks.
 
     Raises:
-        StoreError: the database is of a newer Streamwell, or of another program.
+        StoreFailed: the database is of a newer Streamwell, or of another program.
     """
     tables = inspect(connection).get_table_names()
     if not tables:
         _create(connection)
         return
     if _VERSION.name not in tables:
-        raise StoreError("The database belongs to another program: it has tables, but no revision.")
+        raise StoreFailed(
+            "The database belongs to another program: it has tables, but no revision."
+        )
     revision = connection.scalar(select(_VERSION.c.version_num))
     if revision != HEAD_REVISION:
         upgrade(connection, revision)
@@ -52,7 +66,7 @@ def upgrade(connection: Connection, revision: str | None) -> None:
     """Run the migrations from `revision` (`None`: from the first) up to the head; blocks.
 
     Raises:
-        StoreError: the revision is not one of ours.
+        StoreFailed: the revision is not one of ours.
     """
     from alembic import command
     from alembic.config import Config
@@ -64,7 +78,7 @@ def upgrade(connection: Connection, revision: str | None) -> None:
     config.attributes["connection"] = connection
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if revision is not None and revision not in known:
-        raise StoreError(
+        raise StoreFailed(
             f"The database has schema revision {revision}, which this Streamwell does not know "
             f"(its own is {HEAD_REVISION}): a newer Streamwell wrote it. Upgrade Streamwell."
         )

@@ -27,8 +27,8 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from streamwell.core.errors import StoreFailed
 from streamwell.core.types import EventKind, RunEvent, RunSpec
-from streamwell.store.errors import StoreError
 from streamwell.store.schema import (
     RUN_EVENTS,
     RUNS,
@@ -72,7 +72,7 @@ class SqlStore(ABC):
         """Create or migrate the database and connect to it; idempotent.
 
         Raises:
-            StoreError: there is no usable database, or a newer Streamwell wrote it.
+            StoreFailed: there is no usable database, or a newer Streamwell wrote it.
         """
 
         async def connect() -> None:
@@ -107,7 +107,7 @@ class SqlStore(ABC):
         Raises:
             ValueError: a run id or an event's `(run_id, seq)` is there already or given twice, or
                 an event's run is unknown.
-            StoreError: the store is not open, or the database failed.
+            StoreFailed: the store is not open, or the database failed.
         """
         run_rows = [run_to_row(spec) for spec in runs]
         event_rows = [event_to_row(event) for event in events]
@@ -128,12 +128,12 @@ class SqlStore(ABC):
             raise ValueError(f"A run or event is there already or orphaned: {error.orig}") from None
 
     async def run(self, run_id: str) -> RunSpec | None:
-        """The run with this id; `StoreError` when not open."""
+        """The run with this id; `StoreFailed` when not open."""
         rows = await self._read(select(RUNS.c.spec).where(RUNS.c.id == run_id))
         return spec_from_row(rows[0]) if rows else None
 
     async def events(self, run_id: str, after_seq: int = -1) -> list[RunEvent]:
-        """The events of a run with `seq > after_seq`, in order; `StoreError` when not open."""
+        """The events of a run with `seq > after_seq`, in order; `StoreFailed` when not open."""
         rows = await self._read(
             select(RUN_EVENTS)
             .where(RUN_EVENTS.c.run_id == run_id, RUN_EVENTS.c.seq > after_seq)
@@ -142,7 +142,7 @@ class SqlStore(ABC):
         return [event_from_row(row) for row in rows]
 
     async def unended_runs(self) -> list[RunSpec]:
-        """Runs without an `END`, by `created_s`, then id; `StoreError` when not open."""
+        """Runs without an `END`, by `created_s`, then id; `StoreFailed` when not open."""
         rows = await self._read(
             select(RUNS.c.spec).where(RUNS.c.ended == false()).order_by(RUNS.c.created_s, RUNS.c.id)
         )
@@ -151,7 +151,7 @@ class SqlStore(ABC):
     async def delete_ended_before(self, created_s: int) -> int:
         """Delete ended runs created before this time, a batch at a time; returns how many.
 
-        Commits get their turn between batches. `StoreError` when not open.
+        Commits get their turn between batches. `StoreFailed` when not open.
         """
         old_ids = (
             select(RUNS.c.id)
@@ -188,7 +188,7 @@ class SqlStore(ABC):
 
     def _check_open(self) -> AsyncConnection:
         if self._writer is None:
-            raise StoreError("The store is not open.")
+            raise StoreFailed("The store is not open.")
         return self._writer
 
 
@@ -212,4 +212,4 @@ def _store_errors() -> Iterator[None]:
     except IntegrityError:
         raise
     except SQLAlchemyError as error:
-        raise StoreError(f"The database failed: {getattr(error, 'orig', error)}") from error
+        raise StoreFailed(f"The database failed: {getattr(error, 'orig', error)}") from error

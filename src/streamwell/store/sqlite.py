@@ -10,7 +10,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from streamwell.store.errors import StoreError
+from streamwell.core.errors import StoreFailed
 from streamwell.store.migrate import migrate
 from streamwell.store.sql import SqlStore
 
@@ -58,7 +58,7 @@ class SqliteStore(SqlStore):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, mode=0o600))
         except OSError as error:
-            raise StoreError(f"The database cannot be opened: {error}") from error
+            raise StoreFailed(f"The database cannot be opened: {error}") from error
         engine = _migration_engine(self._path)
         with engine.begin() as connection:
             migrate(connection)

@@ -36,10 +36,10 @@ class Detokenizer:
 
     Promise: all pushes and the flush, joined, equal `decode(all ids)`, whatever the ids, for
     byte-level, WordPiece, Metaspace and end-of-word decoders. With byte fallback (tokens such as
-    `<0xE4>`) they do if every run of byte tokens is valid UTF-8 and has no U+FFFD of its own.
-    Such a decoder turns an invalid run into U+FFFD as a whole, with the characters before the
-    fault; those are out by then and stay. So each byte of an invalid run gives its part of a
-    character or one U+FFFD, and the text around the run is exact.
+    `<0xE4>`) they do if every run of byte tokens is valid UTF-8 and spells no U+FFFD. Such a
+    decoder turns an invalid run into U+FFFD as a whole, with the characters before the fault;
+    those are out by then and stay. So each byte of an invalid run gives its part of a character
+    or one U+FFFD (unless the run spells U+FFFD itself), and the text around it is always exact.
 
     At most `MAX_HELD_IDS` ids are held back, and never more than a dozen decoded at once.
     """
@@ -90,7 +90,7 @@ class Detokenizer:
         before, text = self._context_text, self._decode(self._context + self._held)
         # An unfinished character at the end of the context may have been finished since.
         settled = before[:-1] if before.endswith(REPLACEMENT) else before
-        if len(text) >= len(before) and text.startswith(settled):
+        if text.startswith(settled):
             return text[len(before) :]
         # A run of byte tokens reaches from the context into the held ids and is not valid as a
         # whole, or not yet, so that all of it is U+FFFD: the held ids must speak for themselves.

@@ -33,8 +33,8 @@ class PromptEncoder:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        # The first call clears the truncation and padding that a folder may ask for. Changing them
-        # later, beside another thread's call, is what Rust tokenizers refuse as "Already borrowed".
+        # The first call clears the truncation and padding that a folder may ask for. Done later,
+        # beside another thread's call, tokenizers before 0.23 refuse it as "Already borrowed".
         tokenizer.encode("")
         self._tokenizer = tokenizer
         self._decode = _plain_decode(tokenizer)
@@ -101,6 +101,8 @@ class PromptEncoder:
 
 
 def _load_tokenizer(path: Path) -> PreTrainedTokenizerBase:
+    if not path.is_dir():
+        raise NotADirectoryError("there is no such folder")
     # Lengths are checked elsewhere; without this Transformers logs a warning of its own.
     options = {"local_files_only": True, "model_max_length": sys.maxsize}
     if (path / "tokenizer.json").is_file():

@@ -135,7 +135,11 @@ class ChunkEncoder:
             return [orjson.dumps(error)]
         payloads = [b"[DONE]"]
         if self._include_usage and event.usage is not None:
-            chunk = {**self._head, "choices": [], "usage": usage_dict(event.usage)}
+            chunk: dict[str, Any] = {
+                **self._head,
+                "choices": [],
+                "usage": usage_dict(event.usage),
+            }
             payloads.insert(0, orjson.dumps(chunk))
         return payloads
 

@@ -1,0 +1,38 @@
+"""Starts an engine process.
+
+Standard library only: the first process starts before the server has imported the rest, since
+both have seconds of imports before them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EngineProcess:
+    """A started process, and our end of the socket to it."""
+
+    process: subprocess.Popen[bytes]
+    connection: socket.socket
+
+    def end(self) -> int:
+        """Kill the process if it still runs and wait for it; returns its exit code. Blocks."""
+        self.connection.close()
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        return self.process.wait()
+
+
+def launch() -> EngineProcess:
+    """Start a process that waits for its configuration."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        fd = theirs.fileno()
+        command = (sys.executable, "-m", "streamwell.engine.process", str(fd))
+        process = subprocess.Popen(command, pass_fds=(fd,), stdin=subprocess.DEVNULL)
+    return EngineProcess(process, ours)
