@@ -14,17 +14,17 @@ from training.brooklet.themes.words import echo, letter_neighbour, letter_of, sp
 
 # Recalling, counting and adding need the most practice; fixed phrases need little.
 WEIGHTS: dict[Theme, int] = {
-    smalltalk: 16,
+    smalltalk: 14,
     joke: 2,
     liking: 1,
-    count: 7,
+    count: 20,
     number_neighbour: 2,
-    small_sum: 10,
+    small_sum: 8,
     big_sum: 1,
     spell: 8,
     letter_of: 3,
     letter_neighbour: 2,
-    echo: 14,
+    echo: 10,
     neighbour: 4,
     list_of: 2,
     opposite: 4,

@@ -70,9 +70,8 @@ TOO_BIG = f"That is too hard for me. I can only add and subtract numbers up to {
 
 def _span(rng: Random) -> tuple[int, int]:
     """Choose a range to count; short ones are more common, so that most turns stay short."""
-    length = rng.choice(
-        (rng.randint(2, 12),) * 4 + (rng.randint(2, 25),) * 3 + (rng.randint(2, 100),)
-    )
+    longest = rng.choice((8, 8, 8, 8, 20, 20, 20, 100))
+    length = rng.randint(2, longest)
     start = rng.randint(1, LARGEST_COUNT + 1 - length)
     return start, start + length - 1
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-#: Finite limits on everything a request can make us do; see docs/limits.md.
+#: Finite limits on everything a request can make us do; see docs/api.md.
 MAX_CHOICES = 8
 MAX_PROMPTS = 64
 MAX_MESSAGES = 2048

@@ -1,0 +1,139 @@
+"""The README's commands do what it says; each block is taken from the file and run."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(bash|python)\n(.*?)```", README, re.DOTALL)
+DEADLINE_S = 240
+
+pytestmark = pytest.mark.slow
+
+
+def blocks_with(text: str) -> str:
+    """The one code block that has this text in it."""
+    (block,) = (body for _, body in BLOCKS if text in body)
+    return block
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def wait_until_ready(url: str) -> None:
+    """Ask until the server is ready; the condition has no other sign than its answer."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline_s:
+        try:
+            with urllib.request.urlopen(f"{url}/ready") as response:
+                assert 200 == response.status
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError("the server did not become ready")
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`make serve`, as the README has it, on a free port."""
+    port = free_port()
+    settings = {
+        "STREAMWELL_PORT": str(port),
+        "STREAMWELL_DATA_DIR": str(tmp_path_factory.mktemp("data")),
+    }
+    command = blocks_with("make serve").split()
+    with subprocess.Popen(
+        command, cwd=ROOT, env=os.environ | settings, start_new_session=True
+    ) as process:
+        try:
+            address = f"http://127.0.0.1:{port}"
+            wait_until_ready(address)
+            yield address
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+
+
+def run_block(block: str, url: str, *, shell: list[str], typed: str = "") -> str:
+    """Run a block against this server; returns what it printed."""
+    block = block.replace("http://127.0.0.1:8000", url)
+    result = subprocess.run(
+        [*shell, block], cwd=ROOT, input=typed, capture_output=True, text=True, timeout=DEADLINE_S
+    )
+
+    assert 0 == result.returncode, result.stderr
+    return result.stdout
+
+
+def test_every_block_is_known() -> None:
+    """A command block that is added to the README must be added here."""
+    firsts = [body.splitlines()[0] for _, body in BLOCKS]
+
+    assert [
+        "make serve",
+        "curl -N http://127.0.0.1:8000/v1/chat/completions \\",
+        "from openai import OpenAI",
+        ".venv/bin/streamwell chat",
+        "make test",
+        ".venv/bin/streamwell serve ./my-model --max-model-len 4096",
+    ] == firsts
+
+
+def test_curl_streams_an_answer(url: str) -> None:
+    """The curl line prints frames up to the end of the stream."""
+    printed = run_block(blocks_with("curl -N"), url, shell=["bash", "-c"])
+
+    assert "data: [DONE]" == printed.strip().splitlines()[-1]
+    assert '"finish_reason":"stop"' in printed
+
+
+def test_openai_client_prints_an_answer(url: str) -> None:
+    """The Python block prints what the model says."""
+    printed = run_block(blocks_with("import OpenAI"), url, shell=[sys.executable, "-c"])
+
+    assert printed.strip()
+
+
+def test_chat_answers_in_the_terminal(url: str) -> None:
+    """`streamwell chat` answers a typed line, then ends with its input."""
+    block = blocks_with("streamwell chat").strip() + f" --url {url}"
+    printed = run_block(block, url, shell=["bash", "-c"], typed="Hello!\n")
+
+    assert printed.replace(">", "").strip()
+
+
+def test_own_model_block(url: str) -> None:
+    """A folder and a context are taken as the README shows them, and help is there."""
+    serve, show_help = blocks_with("./my-model").strip().splitlines()
+    refused = subprocess.run(
+        ["bash", "-c", serve], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S
+    )
+
+    assert 2 == refused.returncode
+    assert "there is no folder ./my-model" in refused.stderr
+    assert "--max-model-len" in run_block(show_help, url, shell=["bash", "-c"])
+
+
+def test_make_test_runs_pytest() -> None:
+    """`make test` is this test suite."""
+    plan = subprocess.run(
+        [*blocks_with("make test").split(), "--dry-run"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "pytest" in plan.stdout

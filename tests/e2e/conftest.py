@@ -1,0 +1,51 @@
+"""Servers that several files share: starting one takes seconds, so they live for the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+from harness import ServerProcess
+
+StartServer = Callable[..., ServerProcess]
+
+
+def _serve(factory: pytest.TempPathFactory, *flags: str) -> ServerProcess:
+    return ServerProcess(factory.mktemp("server"), "--log-level", "warning", *flags)
+
+
+@pytest.fixture(scope="session")
+def brooklet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """The built-in model with default settings."""
+    with closing(_serve(tmp_path_factory)) as server:
+        server.wait_until_ready()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """The built-in model with eight places, so that requests queue."""
+    with closing(_serve(tmp_path_factory, "--max-num-seqs", "8")) as server:
+        server.wait_until_ready()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """The scripted engine: a token every 10 ms, whatever else is asked."""
+    flags = ("--engine", "scripted", "--scripted-step-s", "0.01")
+    with closing(_serve(tmp_path_factory, *flags)) as server:
+        server.wait_until_ready()
+        yield server
+
+
+@pytest.fixture
+def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServer]:
+    """Start servers for one test alone; they are not waited for."""
+    with ExitStack() as servers:
+
+        def start(*flags: str) -> ServerProcess:
+            return servers.enter_context(closing(_serve(tmp_path_factory, *flags)))
+
+        yield start
