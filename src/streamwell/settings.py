@@ -52,6 +52,9 @@ class Settings:
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     "Type of weights and cache; `auto` takes the model's own, or what the CPU computes fast."
 
+    model_impl: Literal["auto", "transformers"] = "auto"
+    "`auto` takes the lean decoder for families it knows; `transformers` never does."
+
     max_model_len: Annotated[int | None, Parameter(validator=_Positive)] = None
     "Longest prompt plus answer in tokens; default: the model's own, at most 8192."
 
@@ -73,10 +76,10 @@ class Settings:
     num_threads: Annotated[int | None, Parameter(validator=_Positive)] = None
     "Threads that compute; default: one per core."
 
-    served_model_name: tuple[str, ...] = ()
+    served_model_name: Annotated[tuple[str, ...], Parameter(negative="")] = ()
     "Names under which the model is served; default: the model as given."
 
-    api_key: tuple[str, ...] = ()
+    api_key: Annotated[tuple[str, ...], Parameter(negative="")] = ()
     "Keys that callers must send one of; repeatable."
 
     sse_ping_s: Annotated[float, Parameter(validator=Number(gt=0))] = 15.0

@@ -15,7 +15,6 @@ from starlette.types import ASGIApp
 
 from streamwell import __version__
 from streamwell.backends.scripted import ScriptedEngine
-from streamwell.core.errors import LoadError
 from streamwell.core.ports import Engine
 from streamwell.engine.client import ProcessEngine
 from streamwell.engine.launch import EngineProcess
@@ -45,6 +44,30 @@ class Application:
     asgi: ASGIApp
     services: Services
     model: ServedModel
+    run_log: RunLog
+    retention_s: float
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Open the log and load the model in the background; close both in the end.
+
+        Yields the task that loads; it raises `LoadError` when the model cannot be served.
+
+        Raises:
+            StoreFailed: the log cannot be opened.
+        """
+        loading = asyncio.create_task(self.model.load(), name="load model")
+        sweeping: asyncio.Task[None] | None = None
+        try:
+            await self.run_log.open()
+            sweeping = asyncio.create_task(_sweep(self.run_log, self.retention_s), name="retention")
+            yield loading
+        finally:
+            for task in filter(None, (loading, sweeping)):
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            await self.model.engine.stop()
+            await self.run_log.close()
 
 
 def build(settings: Settings, model_path: Path, first: EngineProcess | None) -> Application:
@@ -72,38 +95,13 @@ def build(settings: Settings, model_path: Path, first: EngineProcess | None) -> 
         version=__version__,
     )
 
-    @contextlib.asynccontextmanager
-    async def opened() -> AsyncIterator[Services]:
-        async with _background(run_log, model, retention_s=3600 * settings.retention_h):
-            yield services
-
-    app = create_app(opened, max_body_bytes=settings.max_body_mib * _MIB)
-    return Application(app, services, model)
-
-
-@contextlib.asynccontextmanager
-async def _background(
-    run_log: RunLog, model: ServedModel, *, retention_s: float
-) -> AsyncIterator[None]:
-    """Open the log, load the model behind the open port; close both in the end."""
-    loading = asyncio.create_task(_load(model), name="load model")
-    await run_log.open()
-    sweeping = asyncio.create_task(_sweep(run_log, retention_s), name="retention")
-    try:
-        yield
-    finally:
-        for task in (loading, sweeping):
-            task.cancel()
-        await asyncio.gather(loading, sweeping, return_exceptions=True)
-        await model.engine.stop()
-        await run_log.close()
-
-
-async def _load(model: ServedModel) -> None:
-    try:
-        await model.load()
-    except LoadError as error:
-        log.warning("cannot serve the model", model=model.names[0], error=str(error))
+    return Application(
+        asgi=create_app(services, max_body_bytes=settings.max_body_mib * _MIB),
+        services=services,
+        model=model,
+        run_log=run_log,
+        retention_s=3600 * settings.retention_h,
+    )
 
 
 async def _sweep(run_log: RunLog, retention_s: float) -> None:
@@ -129,6 +127,7 @@ def _engine(settings: Settings, model_path: Path, first: EngineProcess | None) -
         kv_cache_bytes=kv_cache_bytes,
         block_size=settings.block_size,
         num_threads=settings.num_threads,
+        model_impl=settings.model_impl,
     )
     return ProcessEngine(config, hang_timeout_s=settings.engine_hang_s, first=first)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
 import pytest
-from harness import ServerProcess
-
-StartServer = Callable[..., ServerProcess]
+from harness import ServerProcess, StartServer
 
 
 def _serve(factory: pytest.TempPathFactory, *flags: str) -> ServerProcess:
-    return ServerProcess(factory.mktemp("server"), "--log-level", "warning", *flags)
+    # one thread, so that a busy machine costs time but no waiting of threads for each other
+    common = ("--log-level", "warning", "--num-threads", "1")
+    return ServerProcess(factory.mktemp("server"), *common, *flags)
 
 
 @pytest.fixture(scope="session")

@@ -66,13 +66,19 @@ class ServerProcess:
         self.port = free_port()
         self.url = f"http://{HOST}:{self.port}"
         self.log_path = folder / "server.log"
+        self.database_path = folder / "data" / "streamwell.db"
         command = [sys.executable, "-m", "streamwell", "serve", *flags]
-        command += ["--port", str(self.port), "--data-dir", str(folder / "data")]
+        command += ["--port", str(self.port), "--data-dir", str(self.database_path.parent)]
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean_environment()
             )
-        self.client = httpx2.Client(base_url=self.url, timeout=DEADLINE_S)
+        self.client = httpx2.Client(
+            base_url=self.url,
+            timeout=DEADLINE_S,
+            limits=httpx2.Limits(max_connections=None),
+            verify=False,  # only saves the time to load certificates: this is plain HTTP
+        )
 
     @property
     def pid(self) -> int:
@@ -80,7 +86,7 @@ class ServerProcess:
 
     def is_open(self) -> bool:
         """The port accepts connections; fails the test if the process has ended instead."""
-        assert self._process.poll() is None, self.log_path.read_text(encoding="utf-8")
+        assert self._process.poll() is None, self.log()
         with socket.socket() as probe:
             return probe.connect_ex((HOST, self.port)) == 0
 
@@ -123,6 +129,9 @@ class ServerProcess:
         names = ("requests_running", "requests_waiting", "kv_cache_usage_ratio")
         return all(metrics[name] == 0 for name in names)
 
+    def log(self) -> str:
+        return self.log_path.read_text(encoding="utf-8")
+
     def post(self, path: str, body: dict[str, Any], **options: Any) -> httpx2.Response:  # noqa: ANN401 - httpx2's own
         return self.client.post(path, json=body, **options)
 
@@ -139,11 +148,7 @@ class ServerProcess:
         self, body: dict[str, Any], path: str = "/v1/completions"
     ) -> Iterator[Iterator[Frame]]:
         """The frames of a streamed answer as they come; leaving early closes the connection."""
-        timeout = httpx2.Timeout(DEADLINE_S)
-        with (
-            httpx2.Client(base_url=self.url, timeout=timeout) as client,
-            client.stream("POST", path, json=body | {"stream": True}) as response,
-        ):
+        with self.client.stream("POST", path, json=body | {"stream": True}) as response:
             assert 200 == response.status_code, response.read()
             yield frames_of(response.iter_lines())
 
@@ -153,6 +158,10 @@ class ServerProcess:
             frames = list(stream)
         assert "[DONE]" == frames[-1].data
         return "".join(frame.text for frame in frames)
+
+
+#: What the fixture `start_server` gives: flags in, a process out that is not waited for.
+StartServer = Callable[..., ServerProcess]
 
 
 @dataclass(frozen=True, slots=True)

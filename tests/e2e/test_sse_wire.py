@@ -6,9 +6,8 @@ import json
 import socket
 from typing import Any
 
-import httpx2
 import pytest
-from harness import DEADLINE_S, HOST, Frame, ServerProcess, frames_of
+from harness import DEADLINE_S, HOST, ServerProcess, StartServer, frames_of
 
 pytestmark = pytest.mark.slow
 
@@ -65,14 +64,19 @@ def test_a_harmless_request_id_comes_back(scripted: ServerProcess, stream: bool)
     assert bad.headers["x-request-id"].startswith("req_")
 
 
-def test_the_first_frame_comes_before_the_first_token(start_server: Any) -> None:
-    """The role chunk is sent at once, however long the first token takes."""
-    server: ServerProcess = start_server("--engine", "scripted", "--scripted-step-s", "3600")
+def test_a_stream_speaks_before_its_first_token(start_server: StartServer) -> None:
+    """The role chunk is sent at once, and comments follow for as long as no token comes."""
+    flags = ("--scripted-step-s", "3600", "--sse-ping-s", "0.05")
+    server = start_server("--engine", "scripted", *flags)
     server.wait_until_ready()
-    with server.stream(CHAT, "/v1/chat/completions") as stream:
-        first = next(stream)
+    path = "/v1/chat/completions"
+    with server.client.stream("POST", path, json=CHAT | {"stream": True}) as answer:
+        lines = answer.iter_lines()
+        first = next(frames_of(lines))
+        comments = [next(lines) for _ in range(4)]
 
     assert "assistant" == first.json["choices"][0]["delta"]["role"]
+    assert [": ping", "", ": ping", ""] == comments
 
 
 def _raw_chunks(server: ServerProcess, path: str, body: dict[str, Any]) -> list[bytes]:
@@ -105,25 +109,11 @@ def test_every_chunk_holds_whole_frames(scripted: ServerProcess) -> None:
         assert list(frames_of(iter(chunk.decode().split("\n")[:-1])))
 
 
-def test_silence_is_filled_with_comments(start_server: Any) -> None:
-    """While no token comes, a comment is sent now and then, so that nobody hangs up."""
-    flags = ("--scripted-step-s", "3600", "--sse-ping-s", "0.05")
-    server: ServerProcess = start_server("--engine", "scripted", *flags)
-    server.wait_until_ready()
-    with (
-        httpx2.Client(base_url=server.url, timeout=DEADLINE_S) as client,
-        client.stream("POST", "/v1/completions", json=TEXT | {"stream": True}) as answer,
-    ):
-        lines = answer.iter_lines()
-        assert [": ping", "", ": ping", ""] == [next(lines) for _ in range(4)]
-
-
-def test_every_finish_chunk_comes_once_per_choice(scripted: ServerProcess) -> None:
-    """Of two prompts with two choices each, all four indices finish exactly once."""
+def test_every_choice_finishes_once(scripted: ServerProcess) -> None:
+    """Of two prompts with two choices each, all four indices get exactly one reason."""
     body = {"prompt": ["a", "b"], "n": 2, "max_tokens": 4}
     with scripted.stream(body) as stream:
         frames = list(stream)
-    finished = [f.json["choices"][0]["index"] for f in frames if f.finish_reason]
 
-    assert [0, 1, 2, 3] == sorted(finished)
-    assert Frame(frames[-1].id, "[DONE]") == frames[-1]
+    indices = [f.json["choices"][0]["index"] for f in frames if f.finish_reason]
+    assert [0, 1, 2, 3] == sorted(indices)

@@ -11,7 +11,7 @@ from random import Random
 import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from training.brooklet.corpus import Message, next_theme, system_prompt, to_messages
+from training.brooklet.corpus import Message, system_prompt, to_messages
 from training.brooklet.exchange import Exchange, Facts, Theme, draw
 from training.brooklet.themes import THEMES
 from training.brooklet.themes.memory import ask_favourite, ask_name, tell_favourite, tell_name
@@ -19,7 +19,9 @@ from training.brooklet.tokenizer import load_tokenizer
 from training.brooklet.train import ARTEFACTS, THREADS
 
 TELL_BEFORE: dict[Theme, Theme] = {ask_name: tell_name, ask_favourite: tell_favourite}
-CASES_PER_THEME = 60
+# Telling a second name in between would change the expected answer.
+FILLERS = [theme for theme in THEMES if theme not in {*TELL_BEFORE, *TELL_BEFORE.values()}]
+CASES_PER_THEME = 24
 BATCH = 30
 LONGEST_REPLY = 400
 
@@ -60,10 +62,8 @@ def make_case(theme: Theme, rng: Random, *, tell: bool) -> Case:
     if tell:
         exchanges.append(draw(TELL_BEFORE[theme], rng, facts, held_out=True))
         facts |= exchanges[0].learned
-    for _ in range(rng.randint(0, 2)):
-        filler = draw(next_theme(rng), rng, facts)
-        if not filler.learned:  # a second name would change the expected answer
-            exchanges.append(filler)
+    fillers = rng.choices(FILLERS, k=rng.randint(0, 2))
+    exchanges += [draw(filler, rng, facts) for filler in fillers]
     exchange = draw(theme, rng, facts, held_out=True)
     return Case(to_messages(system, [*exchanges, exchange])[:-1], exchange)
 

@@ -59,6 +59,8 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
     file = folder / "tokenizer_config.json"
     settings = json.loads(file.read_text())
+    for name in ("is_local", "local_files_only"):  # traces of having been loaded from a folder
+        settings.pop(name, None)
     settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     file.write_text(json.dumps(settings, indent=2) + "\n")
 

@@ -23,7 +23,6 @@ app = App(
 @app.command
 def serve(
     model: str = "brooklet",
-    /,
     *,
     settings: Annotated[Settings, Parameter(name="*")] = Settings(),  # noqa: B008 - frozen
 ) -> None:

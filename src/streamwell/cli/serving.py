@@ -30,13 +30,22 @@ def serve(settings: Settings, model_path: Path, engine: EngineProcess | None) ->
 
 
 async def _serve(server: DrainingServer, application: Application, settings: Settings) -> None:
-    _print_banner(settings)
-    progress = asyncio.create_task(_show_progress(application.model))
-    try:
-        await server.serve()
-    finally:
-        progress.cancel()
-        await asyncio.gather(progress, return_exceptions=True)
+    async with application.running() as loading:
+        # a server without a model is of no use: end it, with the reason
+        loading.add_done_callback(lambda task: server.exit_now() if _failed(task) else None)
+        _print_banner(settings)
+        progress = asyncio.create_task(_show_progress(application.model))
+        try:
+            await server.serve()
+        finally:
+            progress.cancel()
+            await asyncio.gather(progress, return_exceptions=True)
+        if (error := _failed(loading)) is not None:
+            raise error
+
+
+def _failed(task: asyncio.Task[None]) -> BaseException | None:
+    return task.exception() if task.done() and not task.cancelled() else None
 
 
 def _print_banner(settings: Settings) -> None:

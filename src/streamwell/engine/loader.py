@@ -90,7 +90,7 @@ def _decoder(
 ) -> Decoder:
     device = _device(config.device)
     dtype = _dtype(config.dtype, model_config, device)
-    spec = None if config.path == "transformers" else describe(model_config)
+    spec = None if config.model_impl == "transformers" else describe(model_config)
     if spec is not None:
         return _lean_decoder(spec, path, dtype, device, report)
     report("importing transformers", 0.1)

@@ -29,7 +29,7 @@ class EngineConfig(msgspec.Struct, tag="config", frozen=True, kw_only=True):
     block_size: int
     num_threads: int | None
     #: `auto` takes the lean decoder where the family is known; `transformers` never does.
-    path: str = "auto"
+    model_impl: str = "auto"
 
 
 class Add(msgspec.Struct, tag="add", frozen=True):

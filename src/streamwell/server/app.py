@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-
 from fastapi import Depends, FastAPI
 from starlette.types import ASGIApp
 
@@ -13,26 +10,19 @@ from streamwell.server.errors import add_error_handlers
 from streamwell.server.limits import BodyLimit, RequestLog
 from streamwell.server.routes import completions, models, ops
 
-#: Opens the services and closes them when it is left.
-OpenServices = Callable[[], AbstractAsyncContextManager[Services]]
 
+def create_app(services: Services, *, max_body_bytes: int) -> ASGIApp:
+    """The application; everything but health asks for a key, if the server has any.
 
-def create_app(open_services: OpenServices, *, max_body_bytes: int) -> ASGIApp:
-    """The application; everything but health asks for a key, if the server has any."""
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_services() as services:
-            app.state.services = services
-            yield
-
+    The services are opened and closed by whoever runs it.
+    """
     app = FastAPI(
         title="Streamwell",
-        lifespan=lifespan,
         docs_url=None,  # the stock page loads its scripts from the internet
         redoc_url=None,
         openapi_url=None,
     )
+    app.state.services = services
     app.include_router(ops.health_router)
     closed = [Depends(authorize)]
     app.include_router(ops.router, dependencies=closed)

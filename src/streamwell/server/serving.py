@@ -39,6 +39,10 @@ class DrainingServer(uvicorn.Server):
         else:
             self.force_exit = self.should_exit = True
 
+    def exit_now(self) -> None:
+        """Stop without draining."""
+        self.should_exit = True
+
     def _begin_drain(self) -> None:
         if self._draining is None:
             log.info("draining; a second signal stops at once")
@@ -68,7 +72,7 @@ def make_server(
         h11_max_incomplete_event_size=16 * 1024,
         ws="none",
         loop="auto",
-        lifespan="on",
+        lifespan="off",
         access_log=False,
         log_level="warning",
         server_header=False,

@@ -9,6 +9,7 @@ from training.brooklet.text import listed
 
 LARGEST_COUNT = 100
 LARGEST_TERM = 20
+USUAL_ENDS = (5, 10, 10, 20, 20, 50, 100)
 
 UP = (
     "Count from {a} to {b}",
@@ -80,18 +81,15 @@ def count(rng: Random, facts: Facts) -> Exchange:
     """Count up or down between two numbers."""
     low, high = _span(rng)
     form = rng.choice((UP, UP, FROM_ONE, DOWN, TO_ONE))
-    if form in (FROM_ONE, TO_ONE):
-        low, high = (
-            1,
-            rng.choice((high, rng.randint(2, 30), rng.choice((5, 10, 10, 20, 20, 50, 100)))),
-        )
+    if form in (FROM_ONE, TO_ONE) or rng.random() < 0.25:
+        low, high = 1, rng.choice((high, rng.randint(2, 30), *USUAL_ENDS))
     numbers = [str(number) for number in range(low, high + 1)]
     down = form in (DOWN, TO_ONE)
     if down:
         numbers.reverse()
     prompt = rng.choice(form).format(a=numbers[0], b=numbers[-1]) + rng.choice(("", ".", "!"))
-    # The two counts that every newcomer tries are never held out.
-    usual = low == 1 and high in (10, 20, 100)
+    # The counts that every newcomer tries are never held out.
+    usual = low == 1 and high in USUAL_ENDS
     key = "" if usual else f"count {numbers[0]} {numbers[-1]}"
     return Exchange("count down" if down else "count up", prompt, listed(numbers), key)
 
