@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import random
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,12 @@ from bench.contenders import CONTENDERS, Trace
 from bench.models import model_folder
 from bench.report import (
     machine,
-    median_and_spread,
+    Column,
     percentile,
     print_machine,
-    print_table,
+    print_summary,
     resolve_dtype,
+    summarize,
     write_json,
 )
 
@@ -37,13 +38,12 @@ PREFILL_TOKENS = 512
 #: Random prompts keep to ids that all of our tokenizers know.
 FIRST_ID, LAST_ID = 10, 1900
 
-#: Header of each measure, and whether more of it is better.
 COLUMNS = {
-    "prefill_tok_s": ("prefill tok/s", True),
-    "wall_tok_s": ("wall tok/s", True),
-    "decode_tok_s": ("decode tok/s", True),
-    "ttft_ms": ("TTFT ms", False),
-    "itl_ms": ("ITL ms", False),
+    "prefill_tok_s": Column("prefill tok/s", more_is_better=True),
+    "wall_tok_s": Column("wall tok/s", more_is_better=True),
+    "decode_tok_s": Column("decode tok/s", more_is_better=True),
+    "ttft_ms": Column("TTFT ms", more_is_better=False),
+    "itl_ms": Column("ITL ms", more_is_better=False),
 }
 
 #: One measurement of one contender.
@@ -101,56 +101,6 @@ def run_round(
     return results
 
 
-def collect(results: Sequence[Mapping[str, Any]], case: str, contender: str) -> dict[str, list]:
-    """All rounds' values of each measure of a case."""
-    rows = [row for row in results if (row["case"], row["contender"]) == (case, contender)]
-    return {name: [row[name] for row in rows] for name in COLUMNS if name in rows[0]}
-
-
-def ratio(ours: Sequence[float], theirs: Sequence[float], *, more_is_better: bool) -> float:
-    """How many times better we are, by the medians."""
-    a, b = statistics.median(ours), statistics.median(theirs)
-    if not a or not b:
-        return 0.0
-    return a / b if more_is_better else b / a
-
-
-def summarize(
-    results: Sequence[Mapping[str, Any]], cases: Sequence[str], names: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Medians and spreads of every case and contender, and how we compare (over 1: ahead)."""
-    summary = []
-    for case in cases:
-        ours = collect(results, case, names[0])
-        for name in names:
-            theirs = collect(results, case, name)
-            cells = {key: median_and_spread(values) for key, values in theirs.items()}
-            ratios = {
-                key: round(ratio(ours[key], theirs[key], more_is_better=COLUMNS[key][1]), 2)
-                for key in theirs
-            }
-            summary.append({"case": case, "contender": name, "cells": cells, "ratios": ratios})
-    return summary
-
-
-def print_summary(summary: Sequence[Mapping[str, Any]], our_name: str) -> None:
-    """Two tables: the figures, and our lead in each of them."""
-    headers = [header for header, _ in COLUMNS.values()]
-    print("\nMedian (min-max) over the rounds:\n")
-    rows = [
-        [row["case"], row["contender"], *(row["cells"].get(key, "") for key in COLUMNS)]
-        for row in summary
-    ]
-    print_table(["case", "engine", *headers], rows)
-    print(f"How many times better {our_name} is (over 1: ahead):\n")
-    rows = [
-        [row["case"], row["contender"], *(str(row["ratios"].get(key, "")) for key in COLUMNS)]
-        for row in summary
-        if row["contender"] != our_name
-    ]
-    print_table(["case", "compared with", *headers], rows)
-
-
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.engine", description=__doc__)
     parser.add_argument("--model", default="qwen05", help="a name of bench.models, or a folder")
@@ -174,8 +124,8 @@ def main() -> None:
         for child in children:
             child.run([list(range(FIRST_ID, FIRST_ID + 16))] * 2, 2)  # warm up
         results = [row for i in range(args.rounds) for row in run_round(children, cases, i)]
-    summary = summarize(results, [case_name(num) for num in cases], names)
-    print_summary(summary, names[0])
+    summary = summarize(results, COLUMNS)
+    print_summary(summary, COLUMNS)
     if args.json:
         write_json(args.json, {"machine": facts, "summary": summary, "runs": results})
 

@@ -1,20 +1,34 @@
-"""What both benchmarks share: the machine, statistics, tables and the JSON file."""
+"""What both benchmarks share: the machine, statistics, tables and the JSON file.
+
+Results are rows: a `case`, a `contender`, and its measures by name. The first contender is the one
+that all others are compared with.
+"""
 
 from __future__ import annotations
 
 import datetime
 import json
+import math
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-OUT_DIR = Path(__file__).parent / "out"
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A measure: its header, and which way is up."""
+
+    header: str
+    more_is_better: bool
 
 
 def has_bfloat16() -> bool:
@@ -41,6 +55,11 @@ def machine() -> dict[str, Any]:
         "bfloat16_hardware": has_bfloat16(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "load_average": round(os.getloadavg()[0], 1),
+        "environment": {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(("OMP_", "GOMP_", "KMP_", "MKL_"))
+        },
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": version("transformers"),
@@ -81,7 +100,60 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def summarize(results: Sequence[Row], columns: Mapping[str, Column]) -> list[dict[str, Any]]:
+    """One row per case and contender: medians and spreads, and our lead (over 1: ahead)."""
+    cases = list(dict.fromkeys(row["case"] for row in results))
+    names = list(dict.fromkeys(row["contender"] for row in results))
+    summary = []
+    for case in cases:
+        ours = _collect(results, case, names[0], columns)
+        for name in names:
+            theirs = _collect(results, case, name, columns)
+            leads = {
+                key: _lead(ours[key], values, columns[key])
+                for key, values in theirs.items()
+                if name != names[0] and key in ours
+            }
+            cells = {key: median_and_spread(values) for key, values in theirs.items()}
+            summary.append({"case": case, "contender": name, "cells": cells, "leads": leads})
+    return summary
+
+
+def _collect(
+    results: Sequence[Row], case: str, contender: str, columns: Mapping[str, Column]
+) -> dict[str, list[float]]:
+    """All rounds' values of each measure of a case."""
+    rows = [row for row in results if (row["case"], row["contender"]) == (case, contender)]
+    return {key: [row[key] for row in rows] for key in columns if rows and key in rows[0]}
+
+
+def _lead(ours: Sequence[float], theirs: Sequence[float], column: Column) -> float:
+    """How many times better we are, by the medians."""
+    a, b = statistics.median(ours), statistics.median(theirs)
+    better, worse = (a, b) if column.more_is_better else (b, a)
+    return round(better / worse, 2) if worse else math.inf
+
+
+def print_summary(summary: Sequence[Row], columns: Mapping[str, Column]) -> None:
+    """Print two tables: the figures, and our lead in each of them."""
+    headers = [column.header for column in columns.values()]
+    print("\nMedian (min-max) over the rounds:\n")
+    _print_cells(summary, "cells", ["case", "contender", *headers], columns)
+    peers = [row for row in summary if row["leads"]]
+    if peers:
+        print(f"How many times better {summary[0]['contender']} is (over 1: ahead):\n")
+        _print_cells(peers, "leads", ["case", "compared with", *headers], columns)
+
+
+def _print_cells(
+    summary: Sequence[Row], part: str, header: Sequence[str], columns: Mapping[str, Column]
+) -> None:
+    cells = [[str(row[part].get(key, "")) for key in columns] for row in summary]
+    firsts = [[row["case"], row["contender"]] for row in summary]
+    _print_table(header, [a + b for a, b in zip(firsts, cells, strict=True)])
+
+
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a Markdown table, padded so that it reads well in a terminal."""
     widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
     rule = ["-" * width for width in widths]

@@ -111,6 +111,17 @@ def test_a_declared_length_is_refused_before_the_body(brooklet: ServerProcess) -
     assert b"\r\nconnection: close\r\n" in response
 
 
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded"])
+def test_a_body_must_be_declared_as_json(brooklet: ServerProcess, content_type: str) -> None:
+    """What any web page may post to this machine without asking is not taken as a request."""
+    content = json.dumps({"messages": MESSAGES}).encode()
+    headers = {"content-type": content_type}
+    response = brooklet.client.post("/v1/chat/completions", content=content, headers=headers)
+
+    assert 400 == response.status_code
+    assert "invalid_request_error" == response.json()["error"]["type"]
+
+
 @pytest.mark.parametrize("stream", [True, False])
 def test_unknown_fields_are_tolerated(brooklet: ServerProcess, stream: bool) -> None:
     """Fields that nobody knows change nothing, at the top, in messages and in options."""
@@ -123,7 +134,8 @@ def test_unknown_fields_are_tolerated(brooklet: ServerProcess, stream: bool) -> 
     odd = {"frobnicate": {"deeply": [1, 2]}, "stream_options": {"sparkle": True}, "\ud800": 1}
     plain = brooklet.post("/v1/chat/completions", body | {"messages": MESSAGES})
     content = json.dumps(body | odd).encode()
-    response = brooklet.client.post("/v1/chat/completions", content=content)
+    headers = {"content-type": "application/json"}
+    response = brooklet.client.post("/v1/chat/completions", content=content, headers=headers)
 
     assert 200 == response.status_code, response.text
     if not stream:

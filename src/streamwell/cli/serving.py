@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from streamwell import __version__
@@ -26,7 +27,17 @@ def serve(settings: Settings, model_path: Path, engine: EngineProcess | None) ->
         port=settings.port,
         drain=lambda: application.services.runs.drain(settings.drain_s),
     )
-    asyncio.run(_serve(server, application, settings))
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(server, application, settings))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is to be had (not on Windows): it takes less CPU per event."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 async def _serve(server: DrainingServer, application: Application, settings: Settings) -> None:

@@ -8,11 +8,11 @@ from starlette.types import ASGIApp
 from streamwell.server.deps import Services, authorize
 from streamwell.server.errors import add_error_handlers
 from streamwell.server.limits import BodyLimit, RequestLog
-from streamwell.server.routes import completions, models, ops
+from streamwell.server.routes import completions, models, ops, page
 
 
 def create_app(services: Services, *, max_body_bytes: int) -> ASGIApp:
-    """The application; everything but health asks for a key, if the server has any.
+    """The application; everything but health and the page asks for a key, if the server has any.
 
     The services are opened and closed by whoever runs it.
     """
@@ -23,6 +23,7 @@ def create_app(services: Services, *, max_body_bytes: int) -> ASGIApp:
         openapi_url=None,
     )
     app.state.services = services
+    app.include_router(page.router)
     app.include_router(ops.health_router)
     closed = [Depends(authorize)]
     app.include_router(ops.router, dependencies=closed)

@@ -13,6 +13,8 @@ from streamwell.server.errors import error_response
 
 log = structlog.get_logger()
 
+#: Asked for every few seconds by whoever watches the server; not worth a line each.
+_PROBES = frozenset({"/live", "/ready", "/health", "/metrics"})
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:/@+=-]{1,128}")
 
 
@@ -95,7 +97,8 @@ class RequestLog:
         try:
             await self._app(scope, receive, send_with_headers)
         finally:
-            log.info(
+            write = log.debug if scope["path"] in _PROBES else log.info
+            write(
                 "request",
                 method=scope["method"],
                 path=scope["path"],

@@ -1,0 +1,231 @@
+"""Our server next to `transformers serve`, over HTTP: `python -m bench.server`.
+
+The servers take turns: each is started on the same model and dtype with its defaults, warmed up,
+put under load on loopback, and stopped. Ours keeps its log of runs, on disk, as it always does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from bench.contenders import PEER_NUM_BLOCKS
+from bench.load import Answer, drive
+from bench.models import model_folder
+from bench.report import (
+    Column,
+    machine,
+    percentile,
+    print_machine,
+    print_summary,
+    resolve_dtype,
+    summarize,
+    write_json,
+)
+
+NEW_TOKENS = 32
+MIN_PROMPT_TOKENS, MAX_PROMPT_TOKENS = 150, 400
+#: One client alone sends this many requests in turn; more clients send one each.
+MIN_REQUESTS = 4
+START_TIMEOUT_S, LEVEL_TIMEOUT_S, STOP_TIMEOUT_S = 300.0, 1200.0, 60.0
+
+COLUMNS = {
+    "tok_s": Column("tok/s", more_is_better=True),
+    "ttft_p50_ms": Column("TTFT p50 ms", more_is_better=False),
+    "ttft_p95_ms": Column("TTFT p95 ms", more_is_better=False),
+    "itl_p50_ms": Column("ITL p50 ms", more_is_better=False),
+    "itl_p99_ms": Column("ITL p99 ms", more_is_better=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server to measure: its name and its command line, but for the port."""
+
+    name: str
+    command: tuple[str, ...]
+
+
+def targets(folder: Path, dtype: str, data_dir: Path) -> list[Target]:
+    """Ours first."""
+    model, scripts = str(folder), Path(sys.executable).parent
+    ours = (sys.executable, "-m", "streamwell", "serve", model, "--dtype", dtype)
+    theirs = (str(scripts / "transformers"), "serve", model, "--dtype", dtype)
+    batching = ("--continuous-batching", "--cb-num-blocks", str(PEER_NUM_BLOCKS))
+    return [
+        Target("streamwell", (*ours, "--data-dir", str(data_dir))),
+        Target("transformers serve, batching", (*theirs, *batching)),
+        Target("transformers serve", theirs),
+    ]
+
+
+@contextlib.contextmanager
+def running(target: Target, log_path: Path) -> Iterator[str]:
+    """Start a server, yield its address once it is ready, and stop it in the end.
+
+    Raises:
+        RuntimeError: it did not start; its own last words are in the message.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = ("--host", "127.0.0.1", "--port", str(port))
+    with log_path.open("wb") as log:
+        try:
+            process = subprocess.Popen((*target.command, *address), stdout=log, stderr=log)
+        except OSError as error:
+            raise RuntimeError(str(error)) from error
+    try:
+        _wait_until_ready(process, f"http://127.0.0.1:{port}", log_path)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], base_url: str, log_path: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(httpx2.TransportError):
+            if httpx2.get(f"{base_url}/health", trust_env=False).status_code == 200:
+                return
+        time.sleep(0.2)
+    last_words = log_path.read_text(encoding="utf-8", errors="replace")[-1000:]
+    raise RuntimeError(f"not ready (exit code {process.poll()}):\n{last_words}")
+
+
+class Prompts:
+    """Distinct random prompts of about the lengths that are asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        from transformers import AutoTokenizer
+
+        self._tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        texts = ((i, self._tokenizer.decode([i])) for i in range(min(len(self._tokenizer), 8000)))
+        special = set(self._tokenizer.all_special_ids)
+        self._ids = [
+            i for i, text in texts if text.isascii() and text.isprintable() and i not in special
+        ]
+
+    def bodies(self, model: str, count: int, seed: str) -> list[dict[str, Any]]:
+        """Chat requests; the same ones for the same seed."""
+        chosen = random.Random(seed)
+        return [
+            {
+                "model": model,
+                "messages": [{"role": "user", "content": self._text(chosen)}],
+                "max_tokens": NEW_TOKENS,
+                "temperature": 0,
+                "stream": True,
+                "stream_options": {"include_usage": True},
+            }
+            for _ in range(count)
+        ]
+
+    def _text(self, chosen: random.Random) -> str:
+        num_tokens = chosen.randint(MIN_PROMPT_TOKENS, MAX_PROMPT_TOKENS)
+        text: str = self._tokenizer.decode(chosen.choices(self._ids, k=num_tokens))
+        return text
+
+
+def measure(answers: Sequence[Answer], wall_s: float) -> dict[str, float]:
+    """The figures of one level of load."""
+    ttfts = [answer.ttft_s for answer in answers]
+    gaps = [gap for answer in answers for gap in answer.gaps_s]
+    return {
+        "tok_s": sum(answer.completion_tokens for answer in answers) / wall_s,
+        "ttft_p50_ms": 1e3 * percentile(ttfts, 50),
+        "ttft_p95_ms": 1e3 * percentile(ttfts, 95),
+        "itl_p50_ms": 1e3 * percentile(gaps, 50),
+        "itl_p99_ms": 1e3 * percentile(gaps, 99),
+        "requests": len(answers),
+        "prompt_tokens": statistics.mean(answer.prompt_tokens for answer in answers),
+        "completion_tokens": statistics.mean(answer.completion_tokens for answer in answers),
+    }
+
+
+def load_levels(
+    target: Target, base_url: str, prompts: Prompts, levels: Sequence[int], round_index: int
+) -> Iterator[dict[str, Any]]:
+    """Warm a server up and put it under each level of load; one row each."""
+    model = target.command[target.command.index("serve") + 1]
+    warm_up = prompts.bodies(model, 2, f"warm up {round_index}")
+    asyncio.run(drive(base_url, warm_up, 2, timeout_s=LEVEL_TIMEOUT_S))
+    for level in levels:
+        bodies = prompts.bodies(model, max(MIN_REQUESTS, level), f"{round_index} {level}")
+        answers, wall_s = asyncio.run(drive(base_url, bodies, level, timeout_s=LEVEL_TIMEOUT_S))
+        row = {"case": f"{level} clients", "contender": target.name, **measure(answers, wall_s)}
+        figures = "  ".join(f"{key}={row[key]:.1f}" for key in COLUMNS)
+        head = f"round {round_index + 1}  {row['case']:10}  {target.name:28}"
+        print(f"{head}  {figures}", flush=True)
+        yield row
+
+
+def run_round(
+    chosen: Sequence[Target],
+    prompts: Prompts,
+    levels: Sequence[int],
+    round_index: int,
+    log_dir: Path,
+) -> list[dict[str, Any]]:
+    """Every server in turn; one that fails is reported and left out."""
+    rows: list[dict[str, Any]] = []
+    for index, target in enumerate(chosen):
+        try:
+            with running(target, log_dir / f"{index}.log") as base_url:
+                rows += load_levels(target, base_url, prompts, levels, round_index)
+        except (RuntimeError, TimeoutError) as error:
+            print(f"{target.name} is left out of the rest of this round: {error!r}", flush=True)
+    return rows
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.server", description=__doc__)
+    parser.add_argument("--model", default="qwen05", help="a name of bench.models, or a folder")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16"])
+    parser.add_argument("--json", type=Path, help="write everything to this file")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure, and print what was measured."""
+    args = parse_args()
+    folder, dtype = model_folder(args.model), resolve_dtype(args.dtype)
+    facts = machine() | {"model": args.model, "dtype": dtype}
+    print_machine(facts)
+    prompts = Prompts(folder)
+    results: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="streamwell-bench-") as scratch:
+        chosen = targets(folder, dtype, Path(scratch) / "data")
+        for index in range(args.rounds):
+            results += run_round(chosen, prompts, args.clients, index, Path(scratch))
+    if not results or results[0]["contender"] != chosen[0].name:
+        raise SystemExit("our own server could not be measured")
+    summary = summarize(results, COLUMNS)
+    print_summary(summary, COLUMNS)
+    if args.json:
+        write_json(args.json, {"machine": facts, "summary": summary, "runs": results})
+
+
+if __name__ == "__main__":
+    main()

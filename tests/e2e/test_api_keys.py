@@ -1,0 +1,178 @@
+"""API keys: what is open without one, what is not, and no way around it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
+from harness import DEADLINE_S, HOST, ServerProcess, clean_environment
+
+from streamwell.models import brooklet_path
+from streamwell.settings import Settings
+from streamwell.wiring import build
+
+pytestmark = pytest.mark.slow
+
+KEY, OTHER_KEY = "sk-one", "sk-two"
+OPEN = {"/live", "/ready", "/health"}
+BODY = {"prompt": "Hello", "max_tokens": 2, "messages": [{"role": "user", "content": "Hello"}]}
+
+
+def _routes() -> list[tuple[str, str]]:
+    """Method and path of every route of the application, as the application has them."""
+    app = build(Settings(engine="scripted"), brooklet_path(), None).asgi
+    while not isinstance(app, FastAPI):
+        app = app._app
+    routes = list(iter_route_contexts(app.routes))
+    return sorted(
+        (method, str(route.path)) for route in routes for method in route.methods or {"GET"}
+    )
+
+
+ROUTES = _routes()
+CLOSED = [(method, path) for method, path in ROUTES if path not in OPEN]
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    flags = ("--engine", "scripted", "--api-key", KEY, "--api-key", OTHER_KEY)
+    with closing(ServerProcess(tmp_path_factory.mktemp("keyed"), *flags)) as server:
+        server.wait_until_ready()
+        yield server
+
+
+def _path(route: str) -> str:
+    return route.replace("{model_id:path}", "brooklet")
+
+
+def test_the_open_routes_are_these() -> None:
+    """Only health is open; a new route is closed unless it is named here."""
+    assert {path for _, path in ROUTES if path in OPEN} == OPEN
+    assert len(CLOSED) >= 8
+
+
+@pytest.mark.parametrize("path", sorted(OPEN))
+def test_health_needs_no_key(keyed: ServerProcess, path: str) -> None:
+    """Orchestrators ask without a key."""
+    assert 200 == keyed.client.get(path).status_code
+
+
+@pytest.mark.parametrize(("method", "path"), CLOSED)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"authorization": "Bearer wrong"},
+        {"authorization": "Bearer "},
+        {"authorization": KEY},
+        {"authorization": f"Basic {KEY}"},
+        {"x-api-key": "wrong"},
+        {"x-api-key": ""},
+        {"cookie": f"api_key={KEY}"},
+    ],
+    ids=str,
+)
+def test_no_route_opens_without_a_key(
+    keyed: ServerProcess, method: str, path: str, headers: dict[str, str]
+) -> None:
+    """401 with `WWW-Authenticate`, before the body is looked at, whatever is sent instead."""
+    for content in (b"", b'{"prompt": "Hello"}', b"{not JSON", b"[" * 1000):
+        response = keyed.client.request(
+            method,
+            _path(path),
+            content=content,
+            headers=headers | {"content-type": "application/json"},
+        )
+        error = response.json()["error"]
+
+        assert (401, "Bearer") == (response.status_code, response.headers["www-authenticate"])
+        assert ("invalid_request_error", "invalid_api_key") == (error["type"], error["code"])
+
+
+@pytest.mark.parametrize(("method", "path"), CLOSED)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"authorization": f"Bearer {KEY}"},
+        {"authorization": f"bearer {OTHER_KEY}"},
+        {"x-api-key": KEY},
+        {"x-api-key": OTHER_KEY},
+    ],
+    ids=str,
+)
+def test_every_route_opens_with_a_key(
+    keyed: ServerProcess, method: str, path: str, headers: dict[str, str]
+) -> None:
+    """Each of the keys opens everything, as a bearer token or as `x-api-key`."""
+    body = BODY if method == "POST" else None
+    response = keyed.client.request(method, _path(path), json=body, headers=headers)
+
+    assert 200 == response.status_code, response.text
+
+
+BAD_HOSTS = ["a/health?x=", "a/live#", "/health", "127.0.0.1/ready?", "a\\health", "@/live"]
+
+
+@pytest.mark.parametrize("host", BAD_HOSTS)
+@pytest.mark.parametrize(("method", "path"), [("GET", "/v1/models"), ("POST", "/v1/completions")])
+def test_no_host_header_opens_a_route(
+    keyed: ServerProcess, method: str, path: str, host: str
+) -> None:
+    """A `Host` that looks like an open path changes nothing: the request's own path counts."""
+    head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
+    head += "Content-Type: application/json\r\nContent-Length: 18\r\n\r\n"
+    with socket.create_connection((HOST, keyed.port), timeout=DEADLINE_S) as connection:
+        connection.sendall(head.encode() + b'{"prompt":"Hello"}')
+        with connection.makefile("rb") as answer:
+            status_line = answer.readline()
+            answer.read()
+
+    assert status_line.split()[1] in {b"400", b"401"}
+
+
+@pytest.mark.parametrize(
+    "path", ["/health/../v1/models", "//v1/models", "/v1//models", "/V1/MODELS"]
+)
+def test_no_spelling_of_a_path_opens_it(keyed: ServerProcess, path: str) -> None:
+    """Odd paths are unknown or closed, never open."""
+    head = f"GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
+    with socket.create_connection((HOST, keyed.port), timeout=DEADLINE_S) as connection:
+        connection.sendall(head.encode())
+        with connection.makefile("rb") as answer:
+            status_line = answer.readline()
+            answer.read()
+
+    assert status_line.split()[1] in {b"401", b"404"}
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--host", "0.0.0.0"],
+        ["--host", "::"],
+        ["--host", "192.0.2.1"],
+        ["--host", "0.0.0.0", "--api-key", ""],
+        ["--api-key", ""],
+    ],
+    ids=str,
+)
+def test_an_open_server_without_a_key_is_refused(flags: list[str]) -> None:
+    """Beyond loopback a key is required, and an empty one is none; the command says so."""
+    command = [sys.executable, "-m", "streamwell", "serve", "--engine", "scripted", *flags]
+    result = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+    assert 2 == result.returncode, result.stderr
+    assert "api-key" in result.stderr

@@ -1,0 +1,112 @@
+"""An engine in this process: loader, runner, scheduler and loop, stepped by the test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from streamwell.core.types import FinishReason, GenerateRequest, SamplingParams
+from streamwell.engine.block_pool import BlockPool
+from streamwell.engine.loader import LoadedModel, load
+from streamwell.engine.loop import EngineLoop
+from streamwell.engine.messages import Add, EngineConfig
+from streamwell.engine.scheduler import Scheduler
+
+BLOCK_SIZE, MAX_MODEL_LEN, MAX_NUM_SEQS = 4, 64, 8
+ALL_BLOCKS = MAX_NUM_SEQS * MAX_MODEL_LEN // BLOCK_SIZE
+
+
+def load_model(folder: Path, model_impl: str = "auto") -> LoadedModel:
+    """Load in float32, on one thread: these models are too small for two."""
+    config = EngineConfig(
+        model_path=str(folder),
+        device="cpu",
+        dtype="float32",
+        max_model_len=MAX_MODEL_LEN,
+        max_num_seqs=MAX_NUM_SEQS,
+        max_num_batched_tokens=1,  # the scheduler's affair, and the tests make their own
+        kv_cache_bytes=None,
+        block_size=BLOCK_SIZE,
+        num_threads=1,
+        model_impl=model_impl,
+    )
+    return load(config, lambda _stage, _progress: None)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All that an engine said of one request."""
+
+    token_ids: list[int] = field(default_factory=list)
+    finish_reason: FinishReason | None = None
+    error: str | None = None
+
+
+class EngineRig:
+    """A fresh scheduler over a loaded model, whose cache keeps what earlier ones left in it."""
+
+    def __init__(
+        self, model: LoadedModel, *, num_blocks: int = ALL_BLOCKS, budget: int = 256
+    ) -> None:
+        self.pool = BlockPool(num_blocks, BLOCK_SIZE)
+        self.scheduler = Scheduler(
+            self.pool,
+            max_num_seqs=MAX_NUM_SEQS,
+            max_num_batched_tokens=budget,
+            max_model_len=MAX_MODEL_LEN,
+            eos_token_ids=model.eos_token_ids,
+        )
+        self.loop = EngineLoop(self.scheduler, model.runner, self.pool)
+
+    def serve(
+        self, requests: list[GenerateRequest], *, arrivals: Random | None = None
+    ) -> dict[str, Outcome]:
+        """Run requests to their ends; they come at random steps, or all at once."""
+        outcomes = {request.request_id: Outcome() for request in requests}
+        todo = list(requests)
+        while todo or self.loop.has_work:
+            while todo and (arrivals is None or arrivals.random() < 0.5):
+                self.loop.handle(Add(todo.pop(0)))
+            for output in self.loop.step():
+                outcome = outcomes[output.request_id]
+                assert outcome.finish_reason is None  # nobody speaks after the last word
+                outcome.token_ids += output.token_ids
+                outcome.finish_reason, outcome.error = output.finish_reason, output.error
+            self.scheduler.check_integrity()
+        assert 0 == self.pool.num_used
+        return outcomes
+
+
+def make_requests(vocab_size: int, *, count: int = 16, seed: int = 0) -> list[GenerateRequest]:
+    """Greedy requests with prompts of mixed lengths, the longest and the shortest among them."""
+    rng = Random(seed)
+    requests = []
+    for i in range(count):
+        length = {0: 1, 1: 40}.get(i, rng.randint(1, 40))
+        prompt = tuple(rng.randrange(3, vocab_size) for _ in range(length))
+        sampling = SamplingParams(max_tokens=rng.randint(1, 20), temperature=0.0)
+        requests.append(GenerateRequest(request_id=f"r{i}", prompt_ids=prompt, sampling=sampling))
+    return requests
+
+
+def reference_tokens(folder: Path, requests: list[GenerateRequest]) -> dict[str, list[int]]:
+    """What `generate(do_sample=False)` of Transformers gives each request, one by one."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    tokens = {}
+    for request in requests:
+        ids = torch.tensor([request.prompt_ids])
+        out = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=request.sampling.max_tokens,
+        )
+        tokens[request.request_id] = out[0, ids.shape[1] :].tolist()
+    torch.set_num_threads(num_threads)
+    return tokens

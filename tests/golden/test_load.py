@@ -1,0 +1,147 @@
+"""What can be loaded, and how what cannot is refused: with `LoadError`, never served wrongly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from engine_rig import EngineRig, load_model, make_requests
+from safetensors.torch import load_file, save_file
+from tiny_models import CONFIGS, build
+
+from streamwell.core.errors import LoadError
+from streamwell.engine.families import describe
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    num_threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(num_threads)
+
+
+def edit_config(folder: Path, **changes: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def remove_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+
+
+def truncate_weights(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def forget_a_tensor(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def misshape_a_tensor(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights["model.layers.1.mlp.up_proj.weight"] = torch.zeros(3, 64)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def break_the_config(folder: Path) -> None:
+    (folder / "config.json").write_text("{")
+
+
+def remove_the_config(folder: Path) -> None:
+    (folder / "config.json").unlink()
+
+
+def invent_a_family(folder: Path) -> None:
+    edit_config(folder, model_type="nonesuch", architectures=["NonesuchForCausalLM"])
+
+
+@pytest.mark.parametrize("model_impl", ["auto", "transformers"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        remove_weights,
+        truncate_weights,
+        forget_a_tensor,
+        misshape_a_tensor,
+        break_the_config,
+        remove_the_config,
+        invent_a_family,
+    ],
+)
+def test_a_damaged_folder_is_refused(
+    tmp_path: Path, damage: Callable[[Path], None], model_impl: str
+) -> None:
+    """Whatever is wrong with a folder is a `LoadError`, which names the folder or the reason."""
+    folder = build("llama", tmp_path)
+    damage(folder)
+
+    with pytest.raises(LoadError):
+        load_model(folder, model_impl)
+
+
+def test_attention_that_we_lack_is_refused(tmp_path: Path) -> None:
+    """Gemma 2 caps its attention scores; serving it without would be serving it wrongly."""
+    folder = build("gemma2", tmp_path)
+
+    with pytest.raises(LoadError, match="softcap"):
+        load_model(folder)
+
+
+def test_a_context_over_the_trained_one_is_refused(tmp_path: Path) -> None:
+    """Positions that the model never saw are not offered."""
+    folder = build("llama", tmp_path)
+    edit_config(folder, max_position_embeddings=32)
+
+    with pytest.raises(LoadError, match="32"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(("ids", "expected"), [(7, {7}), ([2, 9], {2, 9})])
+def test_end_of_sequence_ids_come_from_the_generation_config(
+    tmp_path: Path, ids: int | list[int], expected: set[int]
+) -> None:
+    """`generation_config.json` names them, one or many, whatever `config.json` says."""
+    folder = build("llama", tmp_path)
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ids}))
+
+    assert expected == load_model(folder).eos_token_ids
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS.keys() - {"gemma2", "llama3-rope"}))
+def test_the_lean_decoder_sees_the_windows_that_transformers_sees(name: str) -> None:
+    """Which layers slide, and how far, is read from the config as Transformers reads it."""
+    config = CONFIGS[name]()
+    spec = describe(config.to_dict())
+    kinds = getattr(config, "layer_types", None)
+    window = getattr(config, "sliding_window", None)
+    if kinds is None:
+        kinds = ["full_attention" if window is None else "sliding_attention"] * 2
+
+    assert spec is not None
+    assert tuple(window if k == "sliding_attention" else None for k in kinds) == spec.windows
+
+
+@pytest.mark.parametrize("name", ["gemma2", "llama3-rope"])
+def test_what_is_not_fully_known_is_not_guessed(name: str) -> None:
+    """A family or a rotary scaling that the lean decoder lacks runs on Transformers' code."""
+    assert describe(CONFIGS[name]().to_dict()) is None
+
+
+@pytest.mark.parametrize("model_impl", ["auto", "transformers"])
+def test_a_sliding_window_changes_the_tokens(tmp_path: Path, model_impl: str) -> None:
+    """The same weights speak differently without the window, so the golden test sees it."""
+    request = make_requests(300)[1]
+    tokens = []
+    for name in ("mistral-window", "mistral-no-window"):
+        model = load_model(build(name, tmp_path / name), model_impl)
+        tokens.append(EngineRig(model).serve([request])["r1"].token_ids)
+
+    assert tokens[0] != tokens[1]
