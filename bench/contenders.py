@@ -99,7 +99,7 @@ class Streamwell:
         return Trace(tuple(tuple(stream) for stream in times.values()), wall_s)
 
 
-class StepClock(StoppingCriteria):
+class StepClock(StoppingCriteria):  # type: ignore[misc]  # Transformers is not typed
     """Never stops anything; notes when `generate` has chosen a token for every row."""
 
     def __init__(self) -> None:

@@ -22,8 +22,8 @@ from bench.child import Child
 from bench.contenders import CONTENDERS, Trace
 from bench.models import model_folder
 from bench.report import (
-    machine,
     Column,
+    machine,
     percentile,
     print_machine,
     print_summary,
@@ -122,7 +122,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         children = [stack.enter_context(Child(name, folder, dtype, args.threads)) for name in names]
         for child in children:
-            child.run([list(range(FIRST_ID, FIRST_ID + 16))] * 2, 2)  # warm up
+            child.run([list(range(FIRST_ID, FIRST_ID + PROMPT_TOKENS))] * 2, 2)  # warm up
         results = [row for i in range(args.rounds) for row in run_round(children, cases, i)]
     summary = summarize(results, COLUMNS)
     print_summary(summary, COLUMNS)

@@ -73,7 +73,8 @@ async def ask(client: httpx2.AsyncClient, body: dict[str, Any]) -> Answer:
         RuntimeError: the server refused it, or the stream brought an error or nothing.
     """
     start = time.perf_counter()
-    times, usage = [], {}
+    times: list[float] = []
+    usage: dict[str, int] = {}
     async with client.stream("POST", "/v1/chat/completions", json=body) as response:
         if response.status_code != 200:
             raise RuntimeError(f"{response.status_code}: {(await response.aread())[:500]!r}")
@@ -97,11 +98,10 @@ async def drive(
         RuntimeError: a request failed.
         TimeoutError: it took longer than `timeout_s`.
     """
-    todo, answers = iter(bodies), []
+    todo = iter(bodies)
 
-    async def work(client: httpx2.AsyncClient) -> None:
-        for body in todo:
-            answers.append(await ask(client, body))
+    async def work(client: httpx2.AsyncClient) -> list[Answer]:
+        return [await ask(client, body) for body in todo]
 
     limits = httpx2.Limits(max_connections=concurrency)
     async with httpx2.AsyncClient(
@@ -110,8 +110,8 @@ async def drive(
         start = time.perf_counter()
         try:
             async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as clients:
-                for _ in range(concurrency):
-                    clients.create_task(work(client))
+                tasks = [clients.create_task(work(client)) for _ in range(concurrency)]
         except ExceptionGroup as group:
             raise RuntimeError(f"a request failed: {group.exceptions[0]}") from group
-        return answers, time.perf_counter() - start
+        wall_s = time.perf_counter() - start
+    return [answer for task in tasks for answer in task.result()], wall_s

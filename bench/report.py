@@ -34,7 +34,7 @@ class Column:
 def has_bfloat16() -> bool:
     """Whether this machine computes bfloat16 in hardware."""
     if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported()
+        return bool(torch.cuda.is_bf16_supported())
     cpu = torch.cpu
     return bool(cpu._is_avx512_bf16_supported() or cpu._is_amx_tile_supported())
 

@@ -108,8 +108,8 @@ def _wait_until_ready(process: subprocess.Popen[bytes], base_url: str, log_path:
             if httpx2.get(f"{base_url}/health", trust_env=False).status_code == 200:
                 return
         time.sleep(0.2)
-    last_words = log_path.read_text(encoding="utf-8", errors="replace")[-1000:]
-    raise RuntimeError(f"not ready (exit code {process.poll()}):\n{last_words}")
+    last_words = log_path.read_text(encoding="utf-8", errors="replace").strip()
+    raise RuntimeError(f"not ready (exit code {process.poll()}): {last_words[-400:]}")
 
 
 class Prompts:
@@ -193,7 +193,7 @@ def run_round(
             with running(target, log_dir / f"{index}.log") as base_url:
                 rows += load_levels(target, base_url, prompts, levels, round_index)
         except (RuntimeError, TimeoutError) as error:
-            print(f"{target.name} is left out of the rest of this round: {error!r}", flush=True)
+            print(f"{target.name} is left out of the rest of this round: {error}", flush=True)
     return rows
 
 

@@ -82,13 +82,19 @@ class EngineRig:
 
 
 def make_requests(vocab_size: int, *, count: int = 16, seed: int = 0) -> list[GenerateRequest]:
-    """Greedy requests with prompts of mixed lengths, the longest and the shortest among them."""
+    """Greedy requests with prompts of mixed lengths, the longest and the shortest among them.
+
+    Three of four run to their full length, so that the load does not depend on the model; the
+    others may end by themselves.
+    """
     rng = Random(seed)
     requests = []
     for i in range(count):
         length = {0: 1, 1: 40}.get(i, rng.randint(1, 40))
         prompt = tuple(rng.randrange(3, vocab_size) for _ in range(length))
-        sampling = SamplingParams(max_tokens=rng.randint(1, 20), temperature=0.0)
+        max_tokens = rng.randint(1, 20)
+        min_tokens = 0 if i % 4 == 3 else max_tokens
+        sampling = SamplingParams(max_tokens=max_tokens, min_tokens=min_tokens, temperature=0.0)
         requests.append(GenerateRequest(request_id=f"r{i}", prompt_ids=prompt, sampling=sampling))
     return requests
 
@@ -106,6 +112,7 @@ def reference_tokens(folder: Path, requests: list[GenerateRequest]) -> dict[str,
             attention_mask=torch.ones_like(ids),
             do_sample=False,
             max_new_tokens=request.sampling.max_tokens,
+            min_new_tokens=request.sampling.min_tokens,
         )
         tokens[request.request_id] = out[0, ids.shape[1] :].tolist()
     torch.set_num_threads(num_threads)

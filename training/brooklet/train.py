@@ -37,7 +37,6 @@ ROWS = 4
 PEAK_RATE = 2e-3
 FINAL_RATE = 5e-5
 WARM_UP = 100
-THREADS = 2
 ARTEFACTS = Path(__file__).resolve().parents[2] / "src/streamwell/models/brooklet"
 
 
@@ -200,6 +199,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--work", type=Path, default=Path("build/brooklet"), help="checkpoints")
     parser.add_argument("--output", type=Path, default=ARTEFACTS, help="the finished folder")
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--save-every", type=int, default=250)
     return parser.parse_args()
 
@@ -207,7 +207,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     """Train to the end, exporting the model at every checkpoint."""
     arguments = parse_arguments()
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(arguments.threads)
     run = Run(arguments.work, arguments.seed)
     print(f"{run.model.num_parameters():,} parameters, from step {run.step}", flush=True)
     started = time.monotonic()
