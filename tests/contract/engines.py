@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 VOCAB_SIZE, MAX_MODEL_LEN, MAX_NUM_SEQS = 64, 2048, 4
 #: More than any test waits for, even when the machine is busy.
-DEADLINE_S = 120.0
+DEADLINE_S = 60.0
 
 
 class Run(Protocol):

@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 import pytest
 from engines import (
+    DEADLINE_S,
     MAX_MODEL_LEN,
     MAX_NUM_SEQS,
     VOCAB_SIZE,
@@ -212,6 +213,20 @@ def test_an_engine_that_is_not_up_takes_no_request(rig: Rig) -> None:
     for answer in rig.run(scenario()):
         assert isinstance(answer.error, EngineDied)
         assert [] == answer.deltas
+
+
+def test_a_wait_for_an_engine_that_is_stopped_ends(rig: Rig) -> None:
+    """Whoever awaits `ready` when the engine is stopped gets `EngineDied`, not a cancellation."""
+
+    async def scenario() -> None:
+        engine = rig.make()
+        engine.start()
+        waiting = asyncio.create_task(engine.ready())
+        await engine.stop()
+        with pytest.raises(EngineDied):
+            await asyncio.wait_for(waiting, DEADLINE_S)
+
+    rig.run(scenario())
 
 
 def test_a_model_that_cannot_be_loaded_is_an_error_of_ready(rig: Rig) -> None:

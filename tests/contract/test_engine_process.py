@@ -146,21 +146,6 @@ def test_stop_while_it_starts_leaves_no_process(
     assert children == engine_children()
 
 
-def test_a_wait_for_an_engine_that_is_stopped_ends(runner: asyncio.Runner, folder: Path) -> None:
-    """Whoever awaits `ready` while the engine is stopped gets `EngineDied`, not a cancellation."""
-
-    async def scenario() -> None:
-        engine = process_engine(folder)
-        engine.start()
-        waiting = asyncio.create_task(engine.ready())
-        await eventually(lambda: engine.status().state is EngineState.LOADING)
-        await engine.stop()
-        with pytest.raises(EngineDied):
-            await waiting
-
-    runner.run(scenario())
-
-
 def test_a_process_ends_when_its_server_is_gone() -> None:
     """A closed socket is a dead server: the engine process does not outlive it."""
     running = launch()

@@ -20,7 +20,8 @@ BODIES = {
 def loading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server whose port is open and whose model takes for ever."""
     folder = tmp_path_factory.mktemp("loading")
-    flags = ("--engine", "scripted", "--scripted-load-s", "3600", "--served-model-name", "a/b", "c")
+    flags = ("--engine", "scripted", "--scripted-load-s", "3600")
+    flags += ("--served-model-name", "a/b", "--served-model-name", "c")
     with closing(ServerProcess(folder, *flags)) as server:
         eventually(server.is_open, "the port is open", timeout_s=120)
         yield server
@@ -50,6 +51,7 @@ def test_models_are_listed(loading: ServerProcess) -> None:
 
     assert [("a/b", "loading"), ("c", "loading")] == [(c["id"], c["status"]) for c in cards]
     assert cards[0] == loading.client.get("/v1/models/a/b").json()
+    assert 404 == loading.client.get("/v1/models/").status_code
 
 
 @pytest.mark.parametrize("path", BODIES)

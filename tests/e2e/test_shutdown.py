@@ -55,7 +55,7 @@ def test_a_signal_drains(start_server: StartServer) -> None:
 
 
 def test_what_takes_too_long_is_cut_with_an_error(start_server: StartServer) -> None:
-    """After the drain time a stream ends with one error, the log with an end, the process with 0."""
+    """After the drain time a stream gets one error, its log an end, and the process ends with 0."""
     flags = ("--engine", "scripted", "--scripted-step-s", "0.02", "--drain-s", "0.2")
     server = start_server(*flags)
     server.wait_until_ready()
@@ -92,8 +92,8 @@ def test_a_second_signal_ends_at_once(start_server: StartServer) -> None:
 def test_a_killed_server_takes_its_engine_along(start_server: StartServer) -> None:
     """`kill -9` of the server cannot be handled, but its engine process notices and ends."""
     server = start_server()
-    server.wait_until_ready()
-    children = server.children()
+    children = eventually(server.children, "an engine process is started")
+    eventually(server.is_open, "the port is open")
     server.signal(signal.SIGKILL)
     server.wait()
     gone, alive = psutil.wait_procs(children, timeout=20)

@@ -82,7 +82,7 @@ class EngineRig:
 
 
 def make_requests(vocab_size: int, *, count: int = 16, seed: int = 0) -> list[GenerateRequest]:
-    """Greedy requests with prompts of mixed lengths, the longest and the shortest among them.
+    """Greedy requests with prompts of mixed lengths, 1 to 40 tokens.
 
     Three of four run to their full length, so that the load does not depend on the model; the
     others may end by themselves.
@@ -90,7 +90,8 @@ def make_requests(vocab_size: int, *, count: int = 16, seed: int = 0) -> list[Ge
     rng = Random(seed)
     requests = []
     for i in range(count):
-        length = {0: 1, 1: 40}.get(i, rng.randint(1, 40))
+        # the shortest and the longest, and those around the sliding windows of the tiny models
+        length = {0: 1, 1: 40, 2: 8, 4: 9}.get(i, rng.randint(1, 40))
         prompt = tuple(rng.randrange(3, vocab_size) for _ in range(length))
         max_tokens = rng.randint(1, 20)
         min_tokens = 0 if i % 4 == 3 else max_tokens

@@ -10,10 +10,9 @@ import pytest
 import torch
 from engine_rig import EngineRig, load_model, make_requests
 from safetensors.torch import load_file, save_file
-from tiny_models import CONFIGS, build
+from tiny_models import build
 
 from streamwell.core.errors import LoadError
-from streamwell.engine.families import describe
 
 pytestmark = pytest.mark.slow
 
@@ -113,26 +112,6 @@ def test_end_of_sequence_ids_come_from_the_generation_config(
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ids}))
 
     assert expected == load_model(folder).eos_token_ids
-
-
-@pytest.mark.parametrize("name", sorted(CONFIGS.keys() - {"gemma2", "llama3-rope"}))
-def test_the_lean_decoder_sees_the_windows_that_transformers_sees(name: str) -> None:
-    """Which layers slide, and how far, is read from the config as Transformers reads it."""
-    config = CONFIGS[name]()
-    spec = describe(config.to_dict())
-    kinds = getattr(config, "layer_types", None)
-    window = getattr(config, "sliding_window", None)
-    if kinds is None:
-        kinds = ["full_attention" if window is None else "sliding_attention"] * 2
-
-    assert spec is not None
-    assert tuple(window if k == "sliding_attention" else None for k in kinds) == spec.windows
-
-
-@pytest.mark.parametrize("name", ["gemma2", "llama3-rope"])
-def test_what_is_not_fully_known_is_not_guessed(name: str) -> None:
-    """A family or a rotary scaling that the lean decoder lacks runs on Transformers' code."""
-    assert describe(CONFIGS[name]().to_dict()) is None
 
 
 @pytest.mark.parametrize("model_impl", ["auto", "transformers"])

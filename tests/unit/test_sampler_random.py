@@ -36,3 +36,10 @@ def test_any_integer_is_a_seed() -> None:
     """Seeds wrap at 64 bits: negative ones and large ones are as good as others."""
     assert uniform(2**64 - 1, 3) == uniform(-1, 3)
     assert 4 == len({uniform(seed, 0) for seed in (0, -1, 2**63, 2**53 + 1)})
+
+
+def test_no_seed_has_the_stream_of_another_shifted() -> None:
+    """Not even a seed that is one step of the generator's counter away from the other."""
+    step = 0x9E3779B97F4A7C15
+
+    assert not {uniform(1, i) for i in range(100)} & {uniform(1 + step, i) for i in range(100)}

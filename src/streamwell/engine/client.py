@@ -155,6 +155,8 @@ class ProcessEngine:
         while True:
             try:
                 await self._run_process()
+            except Exception:
+                log.exception("engine supervisor failed; starting a new engine")
             finally:
                 self._lose_process()
             if self._status.state is EngineState.FAILED:

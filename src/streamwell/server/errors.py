@@ -78,8 +78,6 @@ async def _streamwell_error(_request: Request, error: Exception) -> Response:
     headers = {}
     if isinstance(error, Unavailable):
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
-    if status == 500:
-        headers["x-should-retry"] = "false"
     param = error.param if isinstance(error, InvalidRequest) else None
     code = getattr(error, "code", None) or code
     return error_response(status, str(error), kind, param=param, code=code, headers=headers)

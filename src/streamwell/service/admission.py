@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamwell.core.errors import Overloaded, ShuttingDown
+from streamwell.core.errors import InvalidRequest, Overloaded, ShuttingDown
 
 
 class Admission:
@@ -31,12 +31,19 @@ class Admission:
         Raises:
             ShuttingDown: admission is closed.
             Overloaded: there is not enough room.
+            InvalidRequest: there never will be.
         """
-        if self._is_closed:
-            raise ShuttingDown
+        self.check_open()
+        if num_choices > self._limit:
+            raise InvalidRequest(f"{num_choices} choices; at most {self._limit} are served", "n")
         if self._num_live + num_choices > self._limit:
             raise Overloaded
         self._num_live += num_choices
+
+    def check_open(self) -> None:
+        """Raises `ShuttingDown` when admission is closed."""
+        if self._is_closed:
+            raise ShuttingDown
 
     def release(self, num_choices: int) -> None:
         self._num_live -= num_choices

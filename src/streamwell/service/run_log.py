@@ -28,6 +28,10 @@ class LiveRun:
         self._failure: StoreFailed | None = None
         self._changed = asyncio.Event()
 
+    @property
+    def is_ended(self) -> bool:
+        return bool(self.events) and self.events[-1].kind is EventKind.END
+
     def publish(self, event: RunEvent) -> None:
         self.events.append(event)
         self._wake()
@@ -85,7 +89,11 @@ class RunLog:
         self.append(*events)
 
     def append(self, *events: RunEvent) -> None:
-        self._events.extend(events)
+        """Queue events for the next commit; they are shown once they are in the store.
+
+        A run whose log broke takes no more: a log with a hole would be a lie.
+        """
+        self._events += (event for event in events if event.run_id in self._live)
         self._has_work.set()
 
     async def delete_ended_before(self, created_s: int) -> int:
@@ -108,18 +116,29 @@ class RunLog:
         """
         live = self._live.get(run_id)
         if live is None:
-            if events := await self._store.events(run_id, after_seq):
-                yield events
+            async for batch in self._read_ended(run_id, after_seq):
+                yield batch
             return
         next_seq = after_seq + 1
         while True:
-            if len(live.events) == next_seq:
+            if len(live.events) <= next_seq and not live.is_ended:
                 await live.wait(idle_s)
             batch = live.events[next_seq:]
             next_seq += len(batch)
-            yield batch
-            if batch and batch[-1].kind is EventKind.END:
+            if batch or not live.is_ended:
+                yield batch
+            if live.is_ended and len(live.events) <= next_seq:
                 return
+
+    async def _read_ended(
+        self, run_id: str, after_seq: int
+    ) -> AsyncGenerator[list[RunEvent], None]:
+        events = await self._store.events(run_id, after_seq)
+        if events:
+            yield events
+        is_seen = not events and after_seq >= 0
+        if not is_seen and (not events or events[-1].kind is not EventKind.END):
+            raise StoreFailed  # its log broke before the end
 
     async def _write(self) -> None:
         while self._events or not self._is_closing:
@@ -135,17 +154,15 @@ class RunLog:
             await self._store.commit(runs, events)
         except Exception:
             log.exception("run log cannot be written", num_events=len(events))
-            for run_id in {event.run_id for event in events}:
-                if live := self._live.pop(run_id, None):
-                    live.fail(StoreFailed())
+            self._break({event.run_id for event in events})
             return
         for event in events:
-            self._publish(event)
+            self._live[event.run_id].publish(event)
+            if event.kind is EventKind.END:
+                del self._live[event.run_id]
 
-    def _publish(self, event: RunEvent) -> None:
-        live = self._live.get(event.run_id)
-        if live is None:
-            return  # its log broke earlier; its readers know
-        live.publish(event)
-        if event.kind is EventKind.END:
-            del self._live[event.run_id]
+    def _break(self, run_ids: set[str]) -> None:
+        """Give up runs whose events are not in the store, with what they appended meanwhile."""
+        self._events = [event for event in self._events if event.run_id not in run_ids]
+        for run_id in run_ids:
+            self._live.pop(run_id).fail(StoreFailed())

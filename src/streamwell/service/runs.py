@@ -120,6 +120,7 @@ class RunService:
             self._admission.admit(num_choices)
             try:
                 spec = await accept(request, model)
+                self._admission.check_open()  # a drain may have begun meanwhile
             except BaseException:
                 self._admission.release(num_choices)
                 raise

@@ -1,0 +1,206 @@
+"""The services of a server in one event loop: scripted engine, memory store, no sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamwell.backends.scripted import Faults, ScriptedEngine
+from streamwell.core.types import (
+    GenerateRequest,
+    Message,
+    RunEvent,
+    RunKind,
+    RunRequest,
+    RunSpec,
+    SamplingOptions,
+    TokenDelta,
+)
+from streamwell.server.app import create_app
+from streamwell.server.deps import KeyRing, Services, UnknownFields
+from streamwell.service.admission import Admission
+from streamwell.service.models import ModelTable, ServedModel
+from streamwell.service.run_log import RunLog
+from streamwell.service.runs import Reader, RunService
+from streamwell.store.memory import MemoryStore
+from streamwell.telemetry import Metrics, configure_logging
+
+#: Only ends a test that would hang.
+DEADLINE_S = 10
+
+
+class Letters:
+    """An encoder whose tokens are characters."""
+
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        return self.encode_text("".join(message.content for message in messages))
+
+    def encode_text(self, text: str) -> list[int]:
+        return [ord(letter) for letter in text]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(map(chr, ids))
+
+
+class FailingStore(MemoryStore):
+    """A store that fails as often as it is told to, at its next commits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: list[Exception] = []
+
+    async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        await super().commit(runs, events)
+
+
+class SteppedEngine(ScriptedEngine):
+    """A scripted engine that takes each of its steps only when it is allowed to."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(lambda _ids, _seed, index: 97 + index % 26, vocab_size=128, **options)  # type: ignore[arg-type]
+        self._permits = asyncio.Semaphore(0)
+        self.num_open = 0
+
+    def allow(self, num_steps: int) -> None:
+        for _ in range(num_steps):
+            self._permits.release()
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenDelta, None]:
+        self.num_open += 1
+        stream = super().generate(request)
+        try:
+            await self._permits.acquire()
+            async for delta in stream:
+                yield delta
+                if delta.finish_reason is not None:
+                    return
+                await self._permits.acquire()
+        finally:
+            self.num_open -= 1
+            await stream.aclose()
+
+
+@dataclass
+class Rig:
+    """What a test can look at and turn."""
+
+    engine: SteppedEngine
+    store: FailingStore
+    admission: Admission
+    services: Services
+    runs: RunService = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.runs = self.services.runs
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the other tasks work until this is so."""
+    while not condition():
+        await turns(1)
+
+
+async def turns(count: int = 50) -> None:
+    """Let the other tasks do all that they can do."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def request(prompt: str = "ab", *, n: int = 1, max_tokens: int = 5, model: str = "") -> RunRequest:
+    return RunRequest(
+        kind=RunKind.COMPLETION,
+        model=model,
+        prompts=(prompt,),
+        num_choices=n,
+        options=SamplingOptions(max_tokens=max_tokens, seed=1),
+    )
+
+
+@dataclass
+class Answer:
+    """What an application sent to one request."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    bodies: list[bytes] = field(default_factory=list)
+
+    async def send(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+        else:
+            self.bodies.append(message["body"])
+
+    @property
+    def json(self) -> dict[str, Any]:
+        value: dict[str, Any] = json.loads(b"".join(self.bodies))
+        return value
+
+
+async def post(
+    rig: Rig, path: str, body: dict[str, Any], *, leave: asyncio.Event | None = None
+) -> Answer:
+    """Send a request to the application; the client leaves at `leave`, or after the answer."""
+    answer = Answer()
+    pending = [{"type": "http.request", "body": json.dumps(body).encode()}]
+    headers = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
+    scope |= {"query_string": b"", "http_version": "1.1", "scheme": "http", "root_path": ""}
+
+    async def receive() -> dict[str, Any]:
+        if pending:
+            return pending.pop()
+        await (leave or asyncio.Event()).wait()
+        return {"type": "http.disconnect"}
+
+    await create_app(rig.services, max_body_bytes=1000)(scope, receive, answer.send)
+    return answer
+
+
+async def read(reader: Reader) -> list[RunEvent]:
+    """All events of a run, up to its end; the reader stays open."""
+    return [event async for events in reader.events() for event in events]
+
+
+def text_of(events: Sequence[RunEvent], index: int = 0) -> str:
+    return "".join(event.text for event in events if event.index == index)
+
+
+def run(
+    test: Callable[[Rig], Awaitable[None]],
+    *,
+    limit: int = 8,
+    faults: Faults | None = None,
+    keys: tuple[str, ...] = (),
+) -> None:
+    """Run a test with services that are up, and check afterwards that the books balance."""
+
+    configure_logging("critical", as_json=True)
+
+    async def main() -> None:
+        engine = SteppedEngine(faults=faults)
+        model = ServedModel(("m",), engine, Letters, {})
+        metrics = Metrics("0", engine.stats)
+        store, admission = FailingStore(), Admission(limit)
+        log = RunLog(store)
+        table = ModelTable([model])
+        runs = RunService(table, log, admission, metrics)
+        services = Services(table, runs, metrics, KeyRing(keys), UnknownFields(), 60.0, "0")
+        rig = Rig(engine, store, admission, services)
+        await log.open()
+        await model.load()
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                await test(rig)
+            await turns()
+        finally:
+            await engine.stop()
+            await log.close()
+        assert (0, 0) == (admission.num_live, engine.num_open)
+
+    asyncio.run(main())

@@ -1,0 +1,162 @@
+"""The application without sockets: what clients see of failures, and what they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from rig import Answer, Rig, post, run, turns, until
+
+from streamwell.backends.scripted import Faults
+from streamwell.core.errors import StoreFailed
+
+pytestmark = pytest.mark.timeout(30)
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+BODIES: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": [{"role": "user", "content": "ab"}], "max_tokens": 5},
+    TEXT: {"prompt": "ab", "max_tokens": 5},
+}
+both = pytest.mark.parametrize("path", [CHAT, TEXT])
+
+
+def _data(answer: Answer) -> list[Any]:
+    """The payload of every frame; `[DONE]` as it is."""
+    lines = b"".join(answer.bodies).decode().splitlines()
+    payloads = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+    return [payload if payload == "[DONE]" else json.loads(payload) for payload in payloads]
+
+
+@both
+def test_a_dead_engine_ends_a_stream_with_one_error(path: str) -> None:
+    """The text so far, one error as the last frame, and no `[DONE]` that would call it success."""
+
+    async def test(rig: Rig) -> None:
+        rig.engine.allow(100)
+        answer = await post(rig, path, BODIES[path] | {"stream": True})
+        data = _data(answer)
+
+        assert 200 == answer.status
+        assert ["error"] == list(data[-1])
+        assert ("server_error", "engine_error") == (
+            data[-1]["error"]["type"],
+            data[-1]["error"]["code"],
+        )
+        assert all("choices" in payload for payload in data[:-1])
+        assert b"" == answer.bodies[-1]
+
+    run(test, faults=Faults(die_at_token=3))
+
+
+@both
+def test_a_dead_engine_is_500_for_a_whole_answer(path: str) -> None:
+    """Half an answer is none."""
+
+    async def test(rig: Rig) -> None:
+        rig.engine.allow(100)
+        answer = await post(rig, path, BODIES[path])
+
+        assert (500, "engine_error") == (answer.status, answer.json["error"]["code"])
+
+    run(test, faults=Faults(die_at_token=3))
+
+
+@both
+def test_a_stream_whose_log_breaks_ends_with_an_error(path: str) -> None:
+    """What could not be saved is not sent; the error is no event of the log, so it has no id."""
+
+    async def test(rig: Rig) -> None:
+        answering = asyncio.create_task(post(rig, path, BODIES[path] | {"stream": True}))
+        rig.engine.allow(3)
+        await until(lambda: rig.engine.stats().num_steps == 3)
+        await turns()
+        rig.store.failures = [StoreFailed("disk full")]
+        rig.engine.allow(2)
+        answer = await answering
+
+        assert ["error"] == list(_data(answer)[-1])
+        assert 1 == sum(list(payload) == ["error"] for payload in _data(answer))
+        assert answer.bodies[-2].startswith(b"data: ")
+
+    run(test)
+
+
+@both
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_run_that_cannot_be_saved_is_told(path: str, stream: bool) -> None:
+    """A whole answer is refused with 503, a stream that has begun ends with one error."""
+
+    async def test(rig: Rig) -> None:
+        rig.store.failures = [StoreFailed("disk full")]
+        answer = await post(rig, path, BODIES[path] | {"stream": stream})
+
+        if stream:
+            assert [["error"]] == [list(payload) for payload in _data(answer)]
+        else:
+            assert (503, "store_failed") == (answer.status, answer.json["error"]["code"])
+
+    run(test)
+
+
+@both
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("num_steps", [0, 1, 4])
+def test_a_client_that_leaves_ends_its_run(path: str, stream: bool, num_steps: int) -> None:
+    """Streaming or not, before or after the first token: the engine's work ends at once."""
+
+    async def test(rig: Rig) -> None:
+        leave = asyncio.Event()
+        body = BODIES[path] | {"stream": stream, "max_tokens": 1000}
+        answering = asyncio.create_task(post(rig, path, body, leave=leave))
+        await until(lambda: rig.engine.num_open == 1)
+        rig.engine.allow(num_steps)
+        await turns()
+        leave.set()
+        await answering
+        rig.engine.allow(100)
+        await turns()
+
+        assert num_steps == rig.engine.stats().num_steps
+        assert (0, 0) == (rig.engine.num_open, rig.admission.num_live)
+        assert [] == await rig.store.unended_runs()
+
+    run(test)
+
+
+def test_a_client_that_has_left_before_it_is_answered() -> None:
+    """Its request may have been read in full: nothing is generated for it."""
+
+    async def test(rig: Rig) -> None:
+        for stream in (True, False):
+            leave = asyncio.Event()
+            leave.set()
+            await post(rig, TEXT, BODIES[TEXT] | {"stream": stream}, leave=leave)
+            await turns()
+            assert 0 == rig.admission.num_live
+        rig.engine.allow(10)
+        await turns()
+        assert 0 == rig.engine.stats().num_steps
+
+    run(test)
+
+
+def test_a_full_server_says_when_to_come_back() -> None:
+    """503 `overloaded` with `Retry-After`, also for a stream, and counted."""
+
+    async def test(rig: Rig) -> None:
+        leave = asyncio.Event()
+        first = asyncio.create_task(post(rig, TEXT, BODIES[TEXT] | {"n": 2}, leave=leave))
+        await until(lambda: rig.engine.num_open == 2)
+        answer = await post(rig, TEXT, BODIES[TEXT] | {"stream": True})
+        leave.set()
+        await first
+
+        assert (503, "overloaded") == (answer.status, answer.json["error"]["code"])
+        assert int(answer.headers["retry-after"]) > 0
+        rejected = b'streamwell_requests_rejected_total{reason="overloaded"} 1.0'
+        assert rejected in rig.services.metrics.render()
+        await turns()
+
+    run(test, limit=2)

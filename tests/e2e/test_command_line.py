@@ -1,0 +1,89 @@
+"""The other commands, as processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from harness import ServerProcess, clean_environment
+
+pytestmark = pytest.mark.slow
+
+
+def _run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "streamwell", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env=clean_environment() | {"COLUMNS": "120"},
+        timeout=120,
+        check=False,
+    )
+
+
+def test_chat_answers_a_line(brooklet: ServerProcess) -> None:
+    """A line in, an answer out, and the end of the input ends it well."""
+    result = _run("chat", "--url", brooklet.url, stdin="Hello!\n")
+
+    assert 0 == result.returncode, result.stderr
+    assert result.stdout.startswith("> ")
+    assert result.stdout.endswith("\n> \n")
+    assert result.stdout.removeprefix("> ").removesuffix("\n> \n").strip()
+
+
+def test_chat_keeps_the_conversation(brooklet: ServerProcess) -> None:
+    """Every line gets an answer; empty ones are no turn."""
+    flags = ("--url", brooklet.url, "--model", "brooklet", "--system", "Be kind.")
+    result = _run("chat", *flags, stdin="Hello!\n\nWho are you?\n")
+
+    assert 0 == result.returncode, result.stderr
+    assert 4 == result.stdout.count("> ")
+
+
+def test_chat_tells_what_is_wrong(brooklet: ServerProcess) -> None:
+    """An unknown model is told in one line, without a traceback."""
+    result = _run("chat", "--url", brooklet.url, "--model", "gpt-7", stdin="Hello!\n")
+
+    assert 2 == result.returncode
+    assert "gpt-7" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_doctor_finds_nothing_wrong() -> None:
+    """Where the tests run, everything is fine: versions and advice, exit code 0."""
+    result = _run("doctor")
+
+    assert 0 == result.returncode, result.stdout + result.stderr
+    for name in ("python", "torch", "built-in model", "data folder"):
+        assert name in result.stdout
+
+
+@pytest.mark.parametrize("command", [[], ["serve"], ["chat"], ["doctor"]], ids=str)
+def test_help_is_given(command: list[str]) -> None:
+    """Every command has help."""
+    result = _run(*command, "--help")
+
+    assert 0 == result.returncode
+    assert "Usage: streamwell" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["serve", "--port", "65536"],
+        ["serve", "--max-num-seqs", "0"],
+        ["serve", "--no-such-flag"],
+        ["serve", "./no/such/folder"],
+        ["no-such-command"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_arguments_are_told(arguments: list[str]) -> None:
+    """What is wrong is said in a few words, not with a traceback, and the exit code is not 0."""
+    result = _run(*arguments)
+
+    assert result.returncode in {1, 2}
+    assert result.stdout + result.stderr
+    assert "Traceback" not in result.stdout + result.stderr

@@ -1,0 +1,63 @@
+"""A client that does not read holds up nobody: neither the engine nor its neighbours."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from harness import DEADLINE_S, HOST, ServerProcess, eventually, frames_of
+
+pytestmark = pytest.mark.slow
+
+#: About 1.5 MiB of frames, far more than the buffers of a connection that is not read.
+LARGE = {"prompt": ["Hello"] * 32, "max_tokens": 200, "seed": 1, "stream": True}
+SMALL = {"prompt": "Once upon a time", "max_tokens": 50, "seed": 1}
+
+
+@contextmanager
+def _unread(server: ServerProcess, body: dict[str, object]) -> Iterator[socket.socket]:
+    """A connection with a request in it and little room for the answer."""
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(DEADLINE_S)
+        connection.connect((HOST, server.port))
+        payload = json.dumps(body).encode()
+        head = "POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\n"
+        head += f"Content-Length: {len(payload)}\r\n\r\n"
+        connection.sendall(head.encode() + payload)
+        yield connection
+
+
+def _texts(connection: socket.socket) -> list[str]:
+    """The text of every choice, from a stream that must have ended well."""
+    with connection.makefile("rb") as answer:
+        _, _, content = answer.read().partition(b"\r\n\r\n")
+    *frames, last = frames_of(iter(content.decode().split("\n")[:-1]))
+    assert "[DONE]" == last.data
+    texts = [""] * 32
+    for frame in frames:
+        texts[frame.json["choices"][0]["index"]] += frame.text
+    return texts
+
+
+def test_a_client_that_does_not_read_slows_nobody(scripted: ServerProcess) -> None:
+    """Its run goes on to the end, a neighbour streams as if alone, and late it gets all of it."""
+    alone = scripted.stream_text(SMALL)
+    with _unread(scripted, LARGE) as connection:
+        eventually(lambda: scripted.metrics()["requests_running"] == 32, "its run goes on")
+        assert alone == scripted.stream_text(SMALL)
+        eventually(scripted.is_idle, "its run ends, though nobody has read anything")
+        texts = _texts(connection)
+
+    whole = scripted.post("/v1/completions", LARGE | {"stream": False, "seed": 1}).json()
+    assert [choice["text"] for choice in whole["choices"]] == texts
+
+
+def test_one_that_never_reads_may_leave(scripted: ServerProcess) -> None:
+    """A run whose reader is stuck ends like any other when the connection is closed."""
+    with _unread(scripted, LARGE | {"max_tokens": 3000}):
+        eventually(lambda: scripted.metrics()["requests_running"] == 32, "its run goes on")
+    eventually(scripted.is_idle, "its run has been cancelled")

@@ -1,0 +1,141 @@
+"""Settings: what cannot be right is refused, and flags and environment mean the same."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cyclopts import App
+
+from streamwell.cli import app
+from streamwell.core.errors import InvalidRequest
+from streamwell.settings import Settings, default_data_dir
+
+
+def _parse(*arguments: str) -> Settings:
+    """The settings that `streamwell serve` would run with."""
+    _, bound, _ = app.parse_args(["serve", *arguments], print_error=False, exit_on_error=False)
+    settings: Settings = bound.arguments.get("settings", Settings())
+    return settings
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings of whoever runs the tests do not count."""
+    for field in fields(Settings):
+        monkeypatch.delenv(f"STREAMWELL_{field.name.upper()}", raising=False)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_loopback_needs_no_key(host: str) -> None:
+    """Who is alone on the machine may do without."""
+    assert host == Settings(host=host).host
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "", "192.0.2.1", "example.org", "127.0.0.1.evil"]
+)
+@pytest.mark.parametrize("keys", [(), ("",), ("  ",)])
+def test_all_else_needs_a_key(host: str, keys: tuple[str, ...]) -> None:
+    """Beyond loopback there must be a key, and nothing is not a key."""
+    with pytest.raises(InvalidRequest, match="api-key") as refused:
+        Settings(host=host, api_key=keys)
+
+    assert "api_key" == refused.value.param
+    assert host == Settings(host=host, api_key=("secret",)).host
+
+
+@pytest.mark.parametrize("keys", [("",), ("secret", ""), (" ",)])
+def test_an_empty_key_is_refused_everywhere(keys: tuple[str, ...]) -> None:
+    """An unset variable in `--api-key "$KEY"` must not open the server to everybody."""
+    with pytest.raises(InvalidRequest, match="api-key"):
+        Settings(api_key=keys)
+
+
+def test_a_step_must_hold_a_token_of_every_sequence() -> None:
+    """Fewer tokens per step than sequences would starve some."""
+    with pytest.raises(InvalidRequest, match="max-num-batched-tokens"):
+        Settings(max_num_seqs=64, max_num_batched_tokens=63)
+
+
+def test_flags_set_what_they_name() -> None:
+    """Flags have the fields' names, and a repeated one gathers."""
+    arguments = ["--port", "0", "--max-num-seqs", "3", "--api-key", "a", "--api-key", "b"]
+    settings = _parse(*arguments, "--data-dir", "d", "--engine", "scripted", "--drain-s", "0")
+
+    assert (0, 3, ("a", "b")) == (settings.port, settings.max_num_seqs, settings.api_key)
+    assert (Path("d"), "scripted", 0) == (settings.data_dir, settings.engine, settings.drain_s)
+
+
+def test_the_environment_stands_in_for_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`STREAMWELL_<FLAG>` counts where the flag is not given."""
+    monkeypatch.setenv("STREAMWELL_MAX_NUM_SEQS", "3")
+    monkeypatch.setenv("STREAMWELL_PORT", "1234")
+
+    assert (3, 99) == (_parse("--port", "99").max_num_seqs, _parse("--port", "99").port)
+    assert 1234 == _parse().port
+
+
+BAD_ARGUMENTS: list[list[str]] = [
+    ["--port", "-1"],
+    ["--port", "65536"],
+    ["--port", "http"],
+    ["--max-num-seqs", "0"],
+    ["--max-num-batched-tokens", "0"],
+    ["--max-queue", "-1"],
+    ["--max-model-len", "0"],
+    ["--kv-cache-mib", "0"],
+    ["--block-size", "0"],
+    ["--num-threads", "0"],
+    ["--sse-ping-s", "0"],
+    ["--drain-s", "-1"],
+    ["--engine-hang-s", "0"],
+    ["--retention-h", "0"],
+    ["--max-body-mib", "0"],
+    ["--log-level", "loud"],
+    ["--engine", "steam"],
+    ["--dtype", "float8"],
+    ["--scripted-step-s", "-1"],
+    ["--sse-ping-s", "nan"],
+    ["--drain-s", "nan"],
+    ["--no-such-flag"],
+]
+
+
+@pytest.mark.parametrize("arguments", BAD_ARGUMENTS, ids=" ".join)
+def test_values_without_sense_are_refused(arguments: list[str]) -> None:
+    """Each flag refuses what it cannot mean."""
+    with pytest.raises(Exception, match=r"."):
+        _parse(*arguments)
+
+
+def test_every_setting_is_explained() -> None:
+    """`--help` says something about each flag."""
+    argument_help = {
+        name: argument.parameter.help
+        for argument in _serve().assemble_argument_collection(parse_docstring=True)
+        for name in argument.names
+    }
+    flags = [f"--{field.name.replace('_', '-')}" for field in fields(Settings)]
+
+    assert [] == [f for f in flags if f != "--model" and not argument_help.get(f)]
+
+
+def _serve() -> App:
+    command: Any = app["serve"]
+    assert isinstance(command, App)
+    return command
+
+
+def test_the_data_folder_follows_the_platform(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`XDG_DATA_HOME` counts, and without it the home folder's usual place."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert tmp_path / "streamwell" == default_data_dir()
+
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert tmp_path / ".local" / "share" / "streamwell" == default_data_dir()
