@@ -97,7 +97,9 @@ def run_round(
             case = case_name(num_streams)
             figures = "  ".join(f"{name}={value:.1f}" for name, value in measures.items())
             print(f"round {round_index + 1}  {case:10}  {contender.name:20}  {figures}", flush=True)
-            results.append({"case": case, "contender": contender.name, **measures})
+            results.append(
+                {"round": round_index, "case": case, "contender": contender.name, **measures}
+            )
     return results
 
 

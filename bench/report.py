@@ -97,41 +97,43 @@ def median_and_spread(values: Sequence[float]) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:.{digits}f}"
 
 
 def summarize(results: Sequence[Row], columns: Mapping[str, Column]) -> list[dict[str, Any]]:
-    """One row per case and contender: medians and spreads, and our lead (over 1: ahead)."""
+    """One row per case and contender: its figures, and our lead over it (over 1: ahead).
+
+    A lead is taken within each round, where both ran minutes apart, and then the median of these.
+    """
     cases = list(dict.fromkeys(row["case"] for row in results))
     names = list(dict.fromkeys(row["contender"] for row in results))
     summary = []
     for case in cases:
-        ours = _collect(results, case, names[0], columns)
+        ours = _by_round(results, case, names[0])
         for name in names:
-            theirs = _collect(results, case, name, columns)
+            theirs = _by_round(results, case, name)
+            pairs = [(ours[index], row) for index, row in theirs.items() if index in ours]
+            keys = [key for key in columns if all(key in row for row in theirs.values())]
+            cells = {key: [row[key] for row in theirs.values()] for key in keys if theirs}
             leads = {
-                key: _lead(ours[key], values, columns[key])
-                for key, values in theirs.items()
-                if name != names[0] and key in ours
+                key: [_lead(a[key], b[key], columns[key]) for a, b in pairs]
+                for key in keys
+                if pairs and name != names[0]
             }
-            cells = {key: median_and_spread(values) for key, values in theirs.items()}
             summary.append({"case": case, "contender": name, "cells": cells, "leads": leads})
     return summary
 
 
-def _collect(
-    results: Sequence[Row], case: str, contender: str, columns: Mapping[str, Column]
-) -> dict[str, list[float]]:
-    """All rounds' values of each measure of a case."""
-    rows = [row for row in results if (row["case"], row["contender"]) == (case, contender)]
-    return {key: [row[key] for row in rows] for key in columns if rows and key in rows[0]}
+def _by_round(results: Sequence[Row], case: str, contender: str) -> dict[int, Row]:
+    wanted = (case, contender)
+    return {row["round"]: row for row in results if (row["case"], row["contender"]) == wanted}
 
 
-def _lead(ours: Sequence[float], theirs: Sequence[float], column: Column) -> float:
-    """How many times better we are, by the medians."""
-    a, b = statistics.median(ours), statistics.median(theirs)
-    better, worse = (a, b) if column.more_is_better else (b, a)
-    return round(better / worse, 2) if worse else math.inf
+def _lead(ours: float, theirs: float, column: Column) -> float:
+    """How many times better we are."""
+    better, worse = (ours, theirs) if column.more_is_better else (theirs, ours)
+    return better / worse if worse else math.inf
 
 
 def print_summary(summary: Sequence[Row], columns: Mapping[str, Column]) -> None:
@@ -141,14 +143,17 @@ def print_summary(summary: Sequence[Row], columns: Mapping[str, Column]) -> None
     _print_cells(summary, "cells", ["case", "contender", *headers], columns)
     peers = [row for row in summary if row["leads"]]
     if peers:
-        print(f"How many times better {summary[0]['contender']} is (over 1: ahead):\n")
+        print(f"How many times better {summary[0]['contender']} is (over 1: ahead), per round:\n")
         _print_cells(peers, "leads", ["case", "compared with", *headers], columns)
 
 
 def _print_cells(
     summary: Sequence[Row], part: str, header: Sequence[str], columns: Mapping[str, Column]
 ) -> None:
-    cells = [[str(row[part].get(key, "")) for key in columns] for row in summary]
+    cells = [
+        [median_and_spread(row[part][key]) if key in row[part] else "" for key in columns]
+        for row in summary
+    ]
     firsts = [[row["case"], row["contender"]] for row in summary]
     _print_table(header, [a + b for a, b in zip(firsts, cells, strict=True)])
 

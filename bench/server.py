@@ -172,10 +172,11 @@ def load_levels(
     for level in levels:
         bodies = prompts.bodies(model, max(MIN_REQUESTS, level), f"{round_index} {level}")
         answers, wall_s = asyncio.run(drive(base_url, bodies, level, timeout_s=LEVEL_TIMEOUT_S))
-        row = {"case": f"{level} clients", "contender": target.name, **measure(answers, wall_s)}
+        head: dict[str, Any] = {"round": round_index, "case": f"{level} clients"}
+        row = head | {"contender": target.name} | measure(answers, wall_s)
         figures = "  ".join(f"{key}={row[key]:.1f}" for key in COLUMNS)
-        head = f"round {round_index + 1}  {row['case']:10}  {target.name:28}"
-        print(f"{head}  {figures}", flush=True)
+        prefix = f"round {round_index + 1}  {row['case']:10}  {target.name:28}"
+        print(f"{prefix}  {figures}", flush=True)
         yield row
 
 

@@ -12,7 +12,7 @@ import torch
 from engine_rig import EngineRig, load_model, make_requests, reference_tokens
 from tiny_models import folder_of
 
-from streamwell.core.types import FinishReason, GenerateRequest
+from streamwell.core.types import GenerateRequest
 from streamwell.engine.loader import LoadedModel
 
 pytestmark = pytest.mark.slow
@@ -95,35 +95,10 @@ def test_sampled_tokens_are_the_same_alone_and_in_a_crowd(
     """With a temperature, too, a request's tokens are its own affair."""
     requests = [
         replace(r, sampling=replace(r.sampling, temperature=0.9, seed=seed, top_p=0.95))
-        for seed, r in enumerate(family.requests)
+        for seed, r in enumerate(family.requests[:8])
     ]
     alone = {r.request_id: EngineRig(model).serve([r])[r.request_id] for r in requests}
-    rig = EngineRig(model, num_blocks=18, budget=13)
+    rig = EngineRig(model, num_blocks=16, budget=13)
 
     assert alone == rig.serve(requests, arrivals=Random(2))
     assert rig.scheduler.num_preemptions > 0
-
-
-@pytest.mark.parametrize(
-    ("field", "token_ids"),
-    [("prompt", (5, -1)), ("prompt", (100_000,)), ("bias", ()), ("stop", ())],
-)
-def test_a_bad_id_is_refused_alone(
-    family: Family, model: LoadedModel, field: str, token_ids: tuple[int, ...]
-) -> None:
-    """An id outside the vocabulary ends its own request with an error; the others go on."""
-    good = family.requests[:5]
-    bad = replace(good[0], request_id="bad", prompt_ids=token_ids or (5,))
-    if field == "bias":
-        bad = replace(bad, sampling=replace(bad.sampling, logit_bias=((100_000, 1.0),)))
-    if field == "stop":
-        bad = replace(bad, sampling=replace(bad.sampling, stop_token_ids=(100_000,)))
-
-    outcomes = EngineRig(model).serve([*good[:2], bad, *good[2:]])
-
-    refused = outcomes.pop("bad")
-    assert ([], FinishReason.ERROR) == (refused.token_ids, refused.finish_reason)
-    assert "not in the vocabulary" in (refused.error or "")
-    assert {r.request_id: family.expected[r.request_id] for r in good} == {
-        name: outcome.token_ids for name, outcome in outcomes.items()
-    }

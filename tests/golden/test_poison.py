@@ -1,4 +1,4 @@
-"""One sequence whose numbers go bad: it fails alone, and leaves nothing bad behind."""
+"""One sequence that cannot go on: it fails alone, and leaves nothing bad behind."""
 
 from __future__ import annotations
 
@@ -92,3 +92,32 @@ def test_a_cache_full_of_poison_is_reused_safely(
     outcomes = rig.serve(requests_)
 
     assert expected == {name: outcome.token_ids for name, outcome in outcomes.items()}
+
+
+@pytest.mark.parametrize(
+    ("field", "token_ids"),
+    [("prompt", (5, -1)), ("prompt", (100_000,)), ("bias", ()), ("stop", ())],
+)
+def test_a_bad_id_is_refused_alone(
+    model: LoadedModel,
+    requests_: list[GenerateRequest],
+    expected: dict[str, list[int]],
+    field: str,
+    token_ids: tuple[int, ...],
+) -> None:
+    """An id outside the vocabulary ends its own request with an error; the others go on."""
+    good = requests_[:5]
+    bad = replace(good[0], request_id="bad", prompt_ids=token_ids or (5,))
+    if field == "bias":
+        bad = replace(bad, sampling=replace(bad.sampling, logit_bias=((100_000, 1.0),)))
+    if field == "stop":
+        bad = replace(bad, sampling=replace(bad.sampling, stop_token_ids=(100_000,)))
+
+    outcomes = EngineRig(model).serve([*good[:2], bad, *good[2:]])
+
+    refused = outcomes.pop("bad")
+    assert ([], FinishReason.ERROR) == (refused.token_ids, refused.finish_reason)
+    assert "not in the vocabulary" in (refused.error or "")
+    assert {r.request_id: expected[r.request_id] for r in good} == {
+        name: outcome.token_ids for name, outcome in outcomes.items()
+    }

@@ -78,11 +78,14 @@ class ScriptedEngine:
         self._status = EngineStatus(EngineState.STOPPED)
         if self._loading is not None:
             self._loading.cancel()
+        self._loaded.set()
 
     async def ready(self) -> EngineInfo:
         await self._loaded.wait()
         if self._faults.load_error is not None:
             raise LoadError(self._faults.load_error)
+        if self._status.state is EngineState.STOPPED:
+            raise EngineDied("The engine was stopped.")
         return self._info
 
     def status(self) -> EngineStatus:
@@ -98,6 +101,9 @@ class ScriptedEngine:
         )
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenDelta, None]:
+        if self._status.state is not EngineState.READY:
+            raise EngineDied("The engine is not up.")
+        self._check_prompt(request.prompt_ids)
         self._num_waiting += 1
         try:
             await self._slots.acquire()
@@ -124,6 +130,13 @@ class ScriptedEngine:
         else:
             self._status = EngineStatus(EngineState.FAILED, error=self._faults.load_error)
         self._loaded.set()
+
+    def _check_prompt(self, prompt_ids: Sequence[int]) -> None:
+        """Refuse what a real engine cannot run."""
+        if not 0 < len(prompt_ids) < self._info.max_model_len:
+            raise SequenceFailed(f"a prompt of {len(prompt_ids)} tokens")
+        if not all(0 <= token_id < self._info.vocab_size for token_id in prompt_ids):
+            raise SequenceFailed("a token id is not in the vocabulary")
 
     def _check(self, index: int) -> None:
         """Raise what the script says goes wrong at this token."""

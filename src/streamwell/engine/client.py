@@ -108,9 +108,12 @@ class ProcessEngine:
             self._supervisor.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._supervisor
+        if self._first is not None:  # stopped before the supervisor took it over
+            await asyncio.to_thread(self._first.end)
         self._status = EngineStatus(EngineState.STOPPED)
-        if self._loaded is not None:
-            self._loaded.cancel()
+        if self._loaded is not None and not self._loaded.done():
+            self._loaded.set_exception(EngineDied("The engine was stopped."))
+            self._loaded.exception()  # it may be that nobody waits for it
 
     async def ready(self) -> EngineInfo:
         if self._loaded is None:
@@ -178,9 +181,9 @@ class ProcessEngine:
     async def _run_process(self) -> None:
         """Start one process and serve it until it ends, or hangs and is killed."""
         running, self._first = self._first or launch(), None
-        reader, self._writer = await asyncio.open_connection(sock=running.connection)
-        self._writer.write(encode_frame(self._config))
         try:
+            reader, self._writer = await asyncio.open_connection(sock=running.connection)
+            self._writer.write(encode_frame(self._config))
             while True:
                 async with asyncio.timeout(self._silence_limit_s()):
                     header = await reader.readexactly(HEADER_BYTES)
@@ -191,7 +194,8 @@ class ProcessEngine:
         except TimeoutError:
             log.warning("engine hangs; killing it", silent_s=self._hang_timeout_s)
         finally:
-            self._writer.close()
+            if self._writer is not None:
+                self._writer.close()
             exit_code = await asyncio.shield(asyncio.to_thread(running.end))
             log.info("engine process ended", pid=running.process.pid, exit_code=exit_code)
 

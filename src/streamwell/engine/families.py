@@ -10,8 +10,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Families whose modules and weights are named and wired as Llama's are.
-_LLAMA_LIKE = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+#: Families whose modules and weights are named and wired as Llama's are,
+#: and what their configs must say, since Transformers has other defaults for each of them.
+_LLAMA_LIKE = {
+    "llama": frozenset[str](),
+    "mistral": frozenset({"num_key_value_heads", "sliding_window"}),
+    "qwen2": frozenset({"num_key_value_heads", "use_sliding_window", "sliding_window"}),
+    "qwen3": frozenset({"num_key_value_heads", "use_sliding_window", "sliding_window", "head_dim"}),
+}
+_NEEDED = frozenset(
+    {
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "max_position_embeddings",
+        "rms_norm_eps",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +52,8 @@ def describe(config: Mapping[str, Any]) -> DecoderSpec | None:
     """The spec of a model from its `config.json`, or `None` if it is not known completely."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     is_known = (
-        config.get("model_type") in _LLAMA_LIKE
+        (model_type := config.get("model_type")) in _LLAMA_LIKE
+        and config.keys() >= _NEEDED | _LLAMA_LIKE[model_type]
         and "quantization_config" not in config
         and config.get("hidden_act") == "silu"
         and rope.get("rope_type", rope.get("type", "default")) == "default"

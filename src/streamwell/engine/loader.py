@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from streamwell.core.errors import LoadError
 from streamwell.core.types import EngineInfo
-from streamwell.engine.attention import PagedCache
+from streamwell.engine.attention import PagedCache, sequence_attention
 from streamwell.engine.block import LeanDecoder
 from streamwell.engine.families import DecoderSpec, describe
 from streamwell.engine.messages import EngineConfig
@@ -103,9 +103,7 @@ def _decoder(
 def _lean_decoder(
     spec: DecoderSpec, path: Path, dtype: torch.dtype, device: torch.device, report: Report
 ) -> LeanDecoder:
-    files = sorted(path.glob("*.safetensors"))
-    if not files:
-        raise LoadError(f"{path} has no safetensors files")
+    files = _weight_files(path)
     weights: dict[str, torch.Tensor] = {}
     try:
         for done, file in enumerate(files, start=1):
@@ -113,9 +111,42 @@ def _lean_decoder(
                 for name in tensors.keys():  # noqa: SIM118 - not a mapping
                     weights[name] = tensors.get_tensor(name).to(device, dtype)
             report("loading weights", 0.1 + 0.8 * done / len(files))
-        return LeanDecoder(spec, weights)
+        decoder = LeanDecoder(spec, weights)
+        _try_out(decoder)
     except (SafetensorError, OSError, KeyError, RuntimeError) as error:
         raise LoadError(f"cannot load {path}: {error!r}") from error
+    return decoder
+
+
+def _weight_files(path: Path) -> list[Path]:
+    """The files that the index names, if there is one: some folders hold the weights twice."""
+    index = _read_json(path / "model.safetensors.index.json")
+    single = path / "model.safetensors"
+    if index is not None and isinstance(index.get("weight_map"), dict):
+        files = [path / Path(name).name for name in sorted(set(index["weight_map"].values()))]
+    elif single.is_file():
+        files = [single]
+    else:
+        raise LoadError(f"{path} has no safetensors files")
+    return files
+
+
+def _try_out(decoder: LeanDecoder) -> None:
+    """Run one token through all layers: weights that do not fit each other show here."""
+
+    def attention(
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *,
+        scale: float,
+        window: int | None = None,
+    ) -> torch.Tensor:
+        return sequence_attention(query, key, value, None, scale)
+
+    zero = torch.zeros(1, dtype=torch.int64, device=decoder.device)
+    decoder.forward(zero, zero, zero, attention)
 
 
 def _device(name: str) -> torch.device:

@@ -6,6 +6,7 @@ and ends the process at once when the server is gone. Standard input and output 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -72,6 +73,9 @@ def run(connection: Connection) -> None:
     except LoadError as error:
         connection.send(LoadFailed(str(error)))
         return
+    except Exception as error:  # a new process would fail alike: say so instead of trying for ever
+        connection.send(LoadFailed(f"{type(error).__name__}: {error}"))
+        raise
     pool = BlockPool(model.info.num_blocks, model.info.block_size)
     scheduler = Scheduler(
         pool,
@@ -105,7 +109,8 @@ def _take_commands(connection: Connection, loop: EngineLoop) -> None:
 def main() -> None:
     """Entry point of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's: it drains first
-    run(Connection(int(sys.argv[1])))
+    with contextlib.suppress(ConnectionError):  # the server is gone, as in `_read`
+        run(Connection(int(sys.argv[1])))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Decides what the next step computes, and takes in what it brought. Pure: no torch, no clock.
 
 Rules:
-1. First come, first served. Running sequences go before waiting ones; among the running, those
-   that need one token (decode) go before those that need many (prefill), so that a long prompt
-   does not hold up the others: it gets what is left of the step's token budget.
+1. First come, first served, and running sequences before waiting ones. A sequence is admitted only
+   when the running ones have had their share of the step's token budget, so a long prompt does not
+   hold them up: it gets what is left, over as many steps as that takes.
 2. When blocks run out, the newest running sequence is preempted: its blocks are freed and its
    tokens are computed again later. The oldest one always goes on, so all of them finish.
 3. A waiting sequence is admitted when all of its tokens find room.
@@ -82,9 +82,8 @@ class Scheduler:
         """Plan the next step; `None` when there is nothing to do."""
         plan: dict[Sequence, int] = {}
         budget = self._max_num_batched_tokens
-        by_need = sorted(self._running, key=lambda seq: seq.num_uncomputed_tokens > 1)
-        for seq in by_need:
-            if seq in self._running:  # it may have been preempted by one before it
+        for seq in list(self._running):
+            if seq in self._running:  # it may have been preempted for one before it
                 budget -= self._plan_running(seq, min(seq.num_uncomputed_tokens, budget), plan)
         self._admit(budget, plan)
         chunks = tuple(Chunk(seq, seq.num_computed_tokens, n) for seq, n in plan.items())
@@ -107,17 +106,15 @@ class Scheduler:
         self._pool.check_integrity(s.block_ids for s in (*self._running, *self._waiting))
 
     def _plan_running(self, seq: Sequence, num_tokens: int, plan: dict[Sequence, int]) -> int:
-        """Plan `num_tokens` for a running sequence; returns the change of the budget."""
-        freed = 0
+        """Plan up to `num_tokens` for a running sequence; returns how many it got."""
         while num_tokens and not self._grow(seq, seq.num_computed_tokens + num_tokens):
-            victim = self._running[-1]
-            freed += plan.pop(victim, 0)
+            victim = self._running[-1]  # never planned yet: the newest comes last
             self._preempt(victim)
             if victim is seq:
-                return -freed
+                return 0
         if num_tokens:
             plan[seq] = num_tokens
-        return num_tokens - freed
+        return num_tokens
 
     def _admit(self, budget: int, plan: dict[Sequence, int]) -> None:
         while self._waiting and budget > 0 and len(self._running) < self._max_num_seqs:

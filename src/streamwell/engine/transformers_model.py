@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 
 from streamwell.core.errors import LoadError
@@ -56,7 +57,7 @@ def _load(path: Path, dtype: torch.dtype) -> Any:  # noqa: ANN401 - Transformers
     AttentionInterface.register(ATTENTION_NAME, attention_forward)
     try:
         config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
-        return AutoModelForCausalLM.from_pretrained(
+        model, report = AutoModelForCausalLM.from_pretrained(
             path,
             config=config,
             dtype=dtype,
@@ -64,9 +65,13 @@ def _load(path: Path, dtype: torch.dtype) -> Any:  # noqa: ANN401 - Transformers
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
+            output_loading_info=True,
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
         raise LoadError(f"cannot load {path}: {error}") from error
+    if report["missing_keys"]:  # Transformers would make them up
+        raise LoadError(f"{path} lacks weights: {', '.join(sorted(report['missing_keys']))}")
+    return model
 
 
 @torch.inference_mode()

@@ -38,21 +38,20 @@ def _token_ids_as_ints(value: Any) -> Any:  # noqa: ANN401
         raise ValueError("keys must be token ids") from None
 
 
-def _within_bias(value: dict[int, float] | None) -> dict[int, float] | None:
-    if value and any(not -100 <= bias <= 100 for bias in value.values()):
+def _within_bias(value: dict[int, float]) -> dict[int, float]:
+    if any(not -100 <= bias <= 100 for bias in value.values()):
         raise ValueError("values must be between -100 and 100")
     return value
 
 
 StopText = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
 Stop = Annotated[
-    list[StopText] | None, BeforeValidator(_as_list), Field(max_length=MAX_STOPS, default=None)
+    Annotated[list[StopText], Field(max_length=MAX_STOPS)] | None, BeforeValidator(_as_list)
 ]
 LogitBias = Annotated[
-    dict[int, float] | None,
+    Annotated[dict[int, float], Field(max_length=MAX_LOGIT_BIASES), AfterValidator(_within_bias)]
+    | None,
     BeforeValidator(_token_ids_as_ints),
-    AfterValidator(_within_bias),
-    Field(max_length=MAX_LOGIT_BIASES, default=None),
 ]
 TokenCount = Annotated[int, Field(ge=1, le=MAX_INT32)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
@@ -73,13 +72,13 @@ class GenerationRequest(WireModel):
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, le=MAX_INT32)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    stop: Stop
+    stop: Stop = None
     seed: Annotated[int, Field(ge=-MAX_INT64, le=MAX_INT64)] | None = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
-    logit_bias: LogitBias
+    logit_bias: LogitBias = None
     ignore_eos: bool | None = None
     min_tokens: Annotated[int, Field(ge=0, le=MAX_INT32)] | None = None
     stop_token_ids: (
