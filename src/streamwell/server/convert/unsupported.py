@@ -74,8 +74,13 @@ def refuse_unsupported(extra: Mapping[str, Any] | None) -> list[str]:
     unknown = []
     for name, value in (extra or {}).items():
         if name in _NEUTRAL:
-            if value is not None and value not in _NEUTRAL[name]:
+            if value is not None and not _is_neutral(name, value):
                 raise InvalidRequest(f"{name} is not supported yet", name)
         elif name not in _HARMLESS:
             unknown.append(name)
     return unknown
+
+
+def _is_neutral(name: str, value: object) -> bool:
+    """Equal and of the same type: `logprobs: 0` asks for something that `false` does not."""
+    return any(value == known and type(value) is type(known) for known in _NEUTRAL[name])
