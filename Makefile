@@ -45,7 +45,11 @@ format: $(VENV)/.dev ## Format the code and mend what the linter can.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.dev ## Measure the engine and the server next to Transformers; prints tables.
+$(VENV)/.bench: $(VENV)/.dev
+	$(BIN)/pip install --quiet -c constraints.txt --group bench
+	touch $@
+
+bench: $(VENV)/.bench ## Measure the engine and the server next to Transformers; prints tables.
 	$(BIN)/python -m bench.engine
 	$(BIN)/python -m bench.server
 

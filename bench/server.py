@@ -120,9 +120,9 @@ class Prompts:
 
         self._tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         texts = ((i, self._tokenizer.decode([i])) for i in range(min(len(self._tokenizer), 8000)))
-        special = set(self._tokenizer.all_special_ids)
+        control = set(self._tokenizer.get_added_vocab().values())
         self._ids = [
-            i for i, text in texts if text.isascii() and text.isprintable() and i not in special
+            i for i, text in texts if text.isascii() and text.isprintable() and i not in control
         ]
 
     def bodies(self, model: str, count: int, seed: str) -> list[dict[str, Any]]:

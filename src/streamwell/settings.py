@@ -61,7 +61,7 @@ class Settings:
     max_num_seqs: Annotated[int, Parameter(validator=_Positive)] = 64
     "Sequences that are generated at the same time."
 
-    max_num_batched_tokens: Annotated[int, Parameter(validator=_Positive)] = 512
+    max_num_batched_tokens: Annotated[int, Parameter(validator=_Positive)] = 256
     "Tokens of one engine step; bounds how long a long prompt holds up the others."
 
     max_queue: Annotated[int, Parameter(validator=_NotNegative)] = 256
