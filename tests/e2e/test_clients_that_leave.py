@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from harness import HOST, ServerProcess, eventually, stays
+from harness import DEADLINE_S, HOST, ServerProcess, eventually, stays
 
 pytestmark = pytest.mark.slow
 
@@ -93,10 +93,11 @@ async def _storm(server: ServerProcess, seed: int) -> None:
     async with Client(server.port, _body(random.Random(0), stream=True)) as first:
         telling = asyncio.create_task(tell_time(first))
         clients = [random.Random(draws.random()) for _ in range(NUM_CLIENTS)]
-        await asyncio.gather(
-            asyncio.to_thread(eventually, lambda: _is_crowded(server), "some are queued"),
-            *(_come_and_leave(server, clock, draw) for draw in clients),
-        )
+        async with asyncio.timeout(2 * DEADLINE_S):
+            await asyncio.gather(
+                asyncio.to_thread(eventually, lambda: _is_crowded(server), "some are queued"),
+                *(_come_and_leave(server, clock, draw) for draw in clients),
+            )
         assert not telling.done()
         telling.cancel()
         await asyncio.wait([telling])

@@ -37,6 +37,7 @@ ROWS = 4
 PEAK_RATE = 2e-3
 FINAL_RATE = 5e-5
 WARM_UP = 100
+THREADS = 2
 ARTEFACTS = Path(__file__).resolve().parents[2] / "src/streamwell/models/brooklet"
 
 
@@ -199,7 +200,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--work", type=Path, default=Path("build/brooklet"), help="checkpoints")
     parser.add_argument("--output", type=Path, default=ARTEFACTS, help="the finished folder")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=THREADS)
     parser.add_argument("--save-every", type=int, default=250)
     return parser.parse_args()
 
