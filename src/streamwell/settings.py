@@ -76,7 +76,9 @@ class Settings:
     num_threads: Annotated[int | None, Parameter(validator=_Positive)] = None
     "Threads that compute; default: one per core."
 
-    served_model_name: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    served_model_name: Annotated[
+        tuple[str, ...], Parameter(negative="", consume_multiple=True)
+    ] = ()
     "Names under which the model is served; default: the model as given."
 
     api_key: Annotated[tuple[str, ...], Parameter(negative="")] = ()

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from streamwell import __version__
 from streamwell.backends.scripted import ScriptedEngine
+from streamwell.core.errors import StoreFailed
 from streamwell.core.ports import Engine
 from streamwell.engine.client import ProcessEngine
 from streamwell.engine.launch import EngineProcess
@@ -107,9 +108,12 @@ def build(settings: Settings, model_path: Path, first: EngineProcess | None) -> 
 async def _sweep(run_log: RunLog, retention_s: float) -> None:
     """Delete ended runs that are older than the retention time, now and then."""
     while True:
-        deleted = await run_log.delete_ended_before(int(time.time() - retention_s))
-        if deleted:
-            log.info("old runs deleted", count=deleted)
+        try:
+            deleted = await run_log.delete_ended_before(int(time.time() - retention_s))
+        except StoreFailed as error:
+            log.warning("old runs could not be deleted", error=str(error))
+        else:
+            log.debug("old runs deleted", count=deleted)
         await asyncio.sleep(_RETENTION_SWEEP_S)
 
 

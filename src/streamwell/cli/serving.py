@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,9 @@ from streamwell.wiring import Application, build
 def serve(settings: Settings, model_path: Path, engine: EngineProcess | None) -> None:
     """Serve until stopped; `engine` is the first engine process, launched already."""
     configure_logging(settings.log_level, as_json=settings.log_json)
+    # what is imported stays; and a large body's million objects are no reason to collect
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
     application = build(settings, model_path, engine)
     server = make_server(
         application.asgi,

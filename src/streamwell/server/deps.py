@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import structlog
 from fastapi import Depends, HTTPException, Request
+from fastapi.routing import APIRoute
+from starlette.responses import Response
 
 from streamwell.service.models import ModelTable
 from streamwell.service.runs import RunService
@@ -84,3 +87,16 @@ def authorize(request: Request, services: ServicesDep) -> str:
 
 
 TenantDep = Annotated[str, Depends(authorize)]
+
+
+class ClosedRoute(APIRoute):
+    """A route that asks for the key before it parses the body."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def check_first(request: Request) -> Response:
+            authorize(request, get_services(request))
+            return await handler(request)
+
+        return check_first

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from streamwell.core.errors import ContextLengthExceeded, InvalidRequest
 from streamwell.core.types import (
     EngineInfo,
     GenerateRequest,
+    Message,
     Prompt,
     RunKind,
     RunRequest,
@@ -21,6 +23,8 @@ from streamwell.service.models import Encoder, ServedModel
 
 #: What the completions API generates when the request is silent, as OpenAI's does.
 DEFAULT_COMPLETION_TOKENS = 16
+#: A text of more characters than this per token of context is probed before all of it is encoded.
+_BEGINNING_CHARS_PER_TOKEN = 16
 
 
 async def accept(request: RunRequest, model: ServedModel) -> RunSpec:
@@ -31,10 +35,7 @@ async def accept(request: RunRequest, model: ServedModel) -> RunSpec:
         ModelLoading, EngineUnavailable, LoadError: the model is not up.
     """
     encoder, info = model.require()
-    _check_ids(request, info)
-    prompts = await asyncio.to_thread(_encode_all, encoder, request.prompts)
-    for prompt in prompts:
-        _check_prompt(prompt, info, _prompt_param(request.kind))
+    prompts = await asyncio.to_thread(_encode_all, encoder, request, info)
     return RunSpec(
         run_id=f"{request.kind}-{secrets.token_hex(16)}",
         kind=request.kind,
@@ -61,8 +62,31 @@ def engine_request(spec: RunSpec, index: int, info: EngineInfo) -> GenerateReque
     )
 
 
-def _encode_all(encoder: Encoder, prompts: tuple[Prompt, ...]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(_encode(encoder, prompt)) for prompt in prompts)
+def _encode_all(
+    encoder: Encoder, request: RunRequest, info: EngineInfo
+) -> tuple[tuple[int, ...], ...]:
+    """Encode and check; what is far too long is refused before much work is done for it."""
+    param = _prompt_param(request.kind)
+    for prompt in request.prompts:
+        _check_prompt(_beginning(encoder, prompt, info), info, param)
+    _check_ids(request, info)
+    prompts = tuple(tuple(_encode(encoder, prompt)) for prompt in request.prompts)
+    for ids in prompts:
+        _check_prompt(ids, info, param)
+    return prompts
+
+
+def _beginning(encoder: Encoder, prompt: Prompt, info: EngineInfo) -> Sequence[int]:
+    """The ids of a long text's beginning: if these are too many, so are those of all of it."""
+    limit = _BEGINNING_CHARS_PER_TOKEN * info.max_model_len
+    if isinstance(prompt, str):
+        text = prompt
+    else:
+        messages = [item for item in prompt[:1] if isinstance(item, Message)]
+        if not messages:
+            return [item for item in prompt if isinstance(item, int)]
+        text = "".join(item.content for item in prompt if isinstance(item, Message))
+    return encoder.encode_text(text[:limit]) if len(text) > limit else (0,)
 
 
 def _encode(encoder: Encoder, prompt: Prompt) -> list[int]:
@@ -93,7 +117,7 @@ def _check_ids(request: RunRequest, info: EngineInfo) -> None:
                 )
 
 
-def _check_prompt(prompt: tuple[int, ...], info: EngineInfo, param: str) -> None:
+def _check_prompt(prompt: Sequence[int], info: EngineInfo, param: str) -> None:
     if not prompt:
         raise InvalidRequest("the prompt has no tokens", param)
     if len(prompt) >= info.max_model_len:

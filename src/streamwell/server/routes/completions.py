@@ -16,14 +16,14 @@ from streamwell.server.convert.openai import (
     completion_run,
 )
 from streamwell.server.convert.unsupported import refuse_unsupported
-from streamwell.server.deps import Services, ServicesDep, TenantDep
+from streamwell.server.deps import ClosedRoute, Services, ServicesDep, TenantDep
 from streamwell.server.errors import JSONBytes
 from streamwell.server.schemas.fields import GenerationRequest
 from streamwell.server.schemas.openai import ChatRequest, CompletionRequest
 from streamwell.server.sse import EventStream, disconnected
 from streamwell.service.runs import Reader
 
-router = APIRouter(tags=["generation"])
+router = APIRouter(route_class=ClosedRoute, tags=["generation"])
 
 
 @router.post("/chat/completions", response_model=None)

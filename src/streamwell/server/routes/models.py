@@ -6,10 +6,11 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from streamwell.server.deps import ServicesDep, TenantDep
+from streamwell.core.errors import ModelNotFound
+from streamwell.server.deps import ClosedRoute, ServicesDep, TenantDep
 from streamwell.service.models import ServedModel
 
-router = APIRouter(tags=["models"])
+router = APIRouter(route_class=ClosedRoute, tags=["models"])
 
 
 @router.get("/models")
@@ -22,6 +23,8 @@ async def list_models(services: ServicesDep, _tenant: TenantDep) -> dict[str, An
 @router.get("/models/{model_id:path}")
 async def get_model(model_id: str, services: ServicesDep, _tenant: TenantDep) -> dict[str, Any]:
     """One model; ids may contain slashes."""
+    if not model_id:
+        raise ModelNotFound(model_id)  # the empty name means the default in requests alone
     return _card(services.models.find(model_id), model_id)
 
 

@@ -9,6 +9,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 #: Finite limits on everything a request can make us do; see docs/api.md.
 MAX_CHOICES = 8
 MAX_PROMPTS = 64
+MAX_PARTS = 2048
+MAX_PROMPT_IDS = 1 << 20
 MAX_MESSAGES = 2048
 MAX_STOPS = 4
 MAX_STOP_CHARS = 256

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, FailFast, Field
 
 from streamwell.server.schemas.fields import (
     MAX_MESSAGES,
+    MAX_PARTS,
+    MAX_PROMPT_IDS,
     MAX_PROMPTS,
     GenerationRequest,
     TokenCount,
@@ -30,22 +32,24 @@ class ChatMessage(WireModel):
     """One message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[list[TextPart], BeforeValidator(_as_parts)]
+    content: Annotated[
+        list[TextPart], FailFast(), BeforeValidator(_as_parts), Field(max_length=MAX_PARTS)
+    ]
 
 
 class ChatRequest(GenerationRequest):
     """`POST /v1/chat/completions`."""
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[list[ChatMessage], FailFast(), Field(min_length=1, max_length=MAX_MESSAGES)]
     max_completion_tokens: TokenCount | None = None
 
 
 def _as_prompts(value: Any) -> Any:  # noqa: ANN401 - a validator takes whatever was sent
     """One text, one list of ids, or a list of either, as a list."""
-    is_one = isinstance(value, str) or (
-        isinstance(value, list) and bool(value) and all(_is_id(item) for item in value)
-    )
-    prompts = [value] if is_one else value
+    is_ids = isinstance(value, list) and bool(value) and _is_id(value[0])
+    prompts = [value] if is_ids or isinstance(value, str) else value
+    if isinstance(prompts, list) and len(prompts) > MAX_PROMPTS:
+        raise ValueError(f"at most {MAX_PROMPTS} prompts")
     if isinstance(prompts, list) and not all(_is_prompt(prompt) for prompt in prompts):
         raise ValueError("must be a string, a list of strings, token ids, or lists of token ids")
     return prompts
@@ -57,6 +61,8 @@ def _is_id(value: object) -> bool:
 
 def _is_prompt(value: object) -> bool:
     if isinstance(value, list):
+        if len(value) > MAX_PROMPT_IDS:
+            raise ValueError(f"at most {MAX_PROMPT_IDS} token ids")
         return bool(value) and all(_is_id(item) for item in value)
     return isinstance(value, str) and bool(value)
 
