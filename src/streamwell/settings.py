@@ -74,7 +74,7 @@ class Settings:
     "Tokens per block of the KV cache."
 
     num_threads: Annotated[int | None, Parameter(validator=_Positive)] = None
-    "Threads that compute; default: one per core."
+    "Threads that compute; default: one per core, but a single one for a very small model."
 
     served_model_name: Annotated[
         tuple[str, ...], Parameter(negative="", consume_multiple=True)

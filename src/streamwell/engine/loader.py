@@ -28,6 +28,8 @@ Report = Callable[[str, float], None]
 
 #: What the KV cache takes at most when nothing is said, in bytes.
 DEFAULT_KV_CACHE_BYTES = 1 << 30
+#: Weights below this are computed by a single thread when nothing is said.
+SMALL_MODEL_BYTES = 64 << 20
 #: A context longer than this is used only when asked for.
 DEFAULT_MAX_MODEL_LEN = 8192
 
@@ -53,9 +55,8 @@ def load(config: EngineConfig, report: Report) -> LoadedModel:
     Raises:
         LoadError: with a message for the person who started the server.
     """
-    if config.num_threads is not None:
-        torch.set_num_threads(config.num_threads)
     path = Path(config.model_path)
+    torch.set_num_threads(config.num_threads or _default_threads(path))
     model_config = _read_json(path / "config.json")
     if model_config is None:
         raise LoadError(f"{path} has no readable config.json")
@@ -75,6 +76,12 @@ def load(config: EngineConfig, report: Report) -> LoadedModel:
         device=str(decoder.device),
     )
     return LoadedModel(ModelRunner(decoder, cache, Sampler(eos)), info, eos)
+
+
+def _default_threads(path: Path) -> int:
+    """One per core; one in all for a model so small that waiting for each other costs more."""
+    num_bytes = sum(file.stat().st_size for file in path.glob("*.safetensors"))
+    return 1 if num_bytes < SMALL_MODEL_BYTES else torch.get_num_threads()
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
