@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 from streamwell.core.errors import LoadError
@@ -21,6 +22,7 @@ def run(model: str, settings: Settings) -> None:
     except FileNotFoundError as error:
         raise LoadError(str(error)) from error
     # both processes have seconds of imports before them: let them do so side by side
+    gc.disable()  # collecting during imports finds nothing; `serving` turns it on
     engine = launch() if settings.engine == "transformers" else None
     from streamwell.cli.serving import serve
 

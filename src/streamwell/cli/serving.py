@@ -24,6 +24,7 @@ def serve(settings: Settings, model_path: Path, engine: EngineProcess | None) ->
     # what is imported stays; and a large body's million objects are no reason to collect
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
+    gc.enable()
     application = build(settings, model_path, engine)
     server = make_server(
         application.asgi,

@@ -7,6 +7,7 @@ and ends the process at once when the server is gone. Standard input and output 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import queue
 import signal
@@ -59,6 +60,7 @@ class Connection:
 def run(connection: Connection) -> None:
     """Load what the first message says, then step for ever."""
     connection.send(Loading("importing", 0.0))
+    gc.disable()  # collecting during imports finds nothing
     # torch takes seconds to import: the server hears of it first, and sends what to load meanwhile
     from streamwell.engine.block_pool import BlockPool
     from streamwell.engine.loader import load
@@ -85,6 +87,8 @@ def run(connection: Connection) -> None:
         eos_token_ids=model.eos_token_ids,
     )
     loop = EngineLoop(scheduler, model.runner, pool)
+    gc.freeze()
+    gc.enable()
     connection.send(Loaded(model.info))
     while True:
         _take_commands(connection, loop)
