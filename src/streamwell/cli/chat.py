@@ -14,6 +14,7 @@ import httpx2
 
 from streamwell.core.errors import EngineDied, InvalidRequest, LoadError
 
+DEFAULT_URL = "http://127.0.0.1:8000"
 _START_TIMEOUT_S = 300.0
 
 
@@ -74,10 +75,11 @@ def _message(body: dict[str, dict[str, str]]) -> str:
 @contextlib.contextmanager
 def _server(url: str) -> Iterator[str]:
     """The URL of a server: the one asked for if it answers, else one of our own."""
-    with contextlib.suppress(httpx2.TransportError):
-        httpx2.get(f"{url}/live", timeout=2.0)
+    if _answers(url):
         yield url
         return
+    if url != DEFAULT_URL:
+        raise LoadError(f"no server answers at {url}")
     port = _free_port()
     print(f"no server at {url}; starting one on port {port}", file=sys.stderr)
     command = [sys.executable, "-m", "streamwell", "serve", "--port", str(port)]
@@ -86,6 +88,14 @@ def _server(url: str) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
+
+
+def _answers(url: str) -> bool:
+    try:
+        httpx2.get(f"{url}/live", timeout=2.0)
+    except (httpx2.TransportError, httpx2.InvalidURL):
+        return False
+    return True
 
 
 def _free_port() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +19,10 @@ from streamwell.telemetry import configure_logging
 from streamwell.wiring import Application, build
 
 
-def serve(settings: Settings, model_path: Path, engine: EngineProcess | None) -> None:
-    """Serve until stopped; `engine` is the first engine process, launched already."""
+def serve(
+    settings: Settings, model_path: Path, engine: EngineProcess | None, listener: socket.socket
+) -> None:
+    """Serve on a listening socket until stopped; `engine` is a process launched already."""
     configure_logging(settings.log_level, as_json=settings.log_json)
     # what is imported stays; and a large body's million objects are no reason to collect
     gc.freeze()
@@ -28,12 +31,10 @@ def serve(settings: Settings, model_path: Path, engine: EngineProcess | None) ->
     application = build(settings, model_path, engine)
     server = make_server(
         application.asgi,
-        host=settings.host,
-        port=settings.port,
         drain=lambda: application.services.runs.drain(settings.drain_s),
     )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(server, application, settings))
+        runner.run(_serve(server, application, settings, listener))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -45,14 +46,16 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(server: DrainingServer, application: Application, settings: Settings) -> None:
+async def _serve(
+    server: DrainingServer, application: Application, settings: Settings, listener: socket.socket
+) -> None:
     async with application.running() as loading:
         # a server without a model is of no use: end it, with the reason
         loading.add_done_callback(lambda task: server.exit_now() if _failed(task) else None)
         _print_banner(settings)
         progress = asyncio.create_task(_show_progress(application.model))
         try:
-            await server.serve()
+            await server.serve(sockets=[listener])
         finally:
             progress.cancel()
             await asyncio.gather(progress, return_exceptions=True)

@@ -165,6 +165,8 @@ class RunEvent:
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
     error: str | None = None
+    #: What kind of error, for programs: `engine_error`, `shutting_down`, `store_failed`.
+    error_code: str | None = None
 
 
 class EngineState(StrEnum):

@@ -166,6 +166,8 @@ class ProcessEngine:
                 return
             if self._status.state is EngineState.READY:
                 backoff_s = MIN_BACKOFF_S
+            num_cut = len(self._mailboxes)
+            log.warning("engine process died; starting another", num_cut_requests=num_cut)
             self._status = EngineStatus(EngineState.RESTARTING, "restarting")
             await asyncio.sleep(backoff_s)
             backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
@@ -197,7 +199,7 @@ class ProcessEngine:
             if self._writer is not None:
                 self._writer.close()
             exit_code = await asyncio.shield(asyncio.to_thread(running.end))
-            log.info("engine process ended", pid=running.process.pid, exit_code=exit_code)
+            log.debug("engine process ended", pid=running.process.pid, exit_code=exit_code)
 
     def _silence_limit_s(self) -> float | None:
         """Loading may be silent for long; a ready engine speaks every second, or steps."""

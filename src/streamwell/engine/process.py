@@ -112,7 +112,9 @@ def _take_commands(connection: Connection, loop: EngineLoop) -> None:
 
 def main() -> None:
     """Entry point of the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's: it drains first
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # often sent to the whole group; they are the server's, which drains with our help first
+        signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(ConnectionError):  # the server is gone, as in `_read`
         run(Connection(int(sys.argv[1])))
 

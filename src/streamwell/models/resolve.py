@@ -22,6 +22,8 @@ def resolve(name: str) -> Path:
     """
     if name == "brooklet":
         return brooklet_path()
+    if not name:
+        raise FileNotFoundError("the name of the model is empty")
     path = Path(name).expanduser()
     if path.is_dir():
         return path

@@ -91,9 +91,11 @@ async def _validation_error(_request: Request, error: Exception) -> Response:
     location = [str(part) for part in first["loc"] if part != "body"]
     if first["type"] == "json_invalid":
         return error_response(400, f"the body is not valid JSON: {first['ctx']['error']}")
-    param = ".".join(location) or None
+    if not location:
+        return error_response(400, "the body must be a JSON object, sent as application/json")
+    param = ".".join(location)
     message = first["msg"].removeprefix("Value error, ")
-    return error_response(400, f"{param or 'body'}: {message}", param=param)
+    return error_response(400, f"{param}: {message}", param=param)
 
 
 async def _http_error(_request: Request, error: Exception) -> Response:

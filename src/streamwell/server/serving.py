@@ -7,6 +7,7 @@ The first signal closes admission and lets live runs end, up to the drain time; 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from types import FrameType
 
@@ -37,6 +38,8 @@ class DrainingServer(uvicorn.Server):
         if self._draining is None and self._event_loop is not None:
             self._event_loop.call_soon_threadsafe(self._begin_drain)
         else:
+            # uvicorn would print a traceback for every request that this cuts
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
             self.force_exit = self.should_exit = True
 
     def exit_now(self) -> None:
@@ -58,15 +61,11 @@ class DrainingServer(uvicorn.Server):
 def make_server(
     app: ASGIApp,
     *,
-    host: str,
-    port: int,
     drain: Callable[[], Awaitable[None]],
 ) -> DrainingServer:
-    """A server ready to `run()`; the port opens before any model is loaded."""
+    """A server ready to `serve()` on a listening socket, before any model is loaded."""
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
         # h11 bounds the size of headers, httptools does not (docs/decisions/0006)
         http="h11",
         h11_max_incomplete_event_size=16 * 1024,

@@ -68,7 +68,13 @@ class EventStream(Response):
     def _broken(self, failure: StoreFailed) -> bytes:
         """An end that is not in the log, so it has no id."""
         run_id = self._reader.spec.run_id
-        end = RunEvent(run_id=run_id, seq=-1, kind=EventKind.END, error=str(failure))
+        end = RunEvent(
+            run_id=run_id,
+            seq=-1,
+            kind=EventKind.END,
+            error=str(failure),
+            error_code="store_failed",
+        )
         return b"".join(b"data: %b\n\n" % payload for payload in self._payloads(end))
 
     def _encode(self, events: list[RunEvent]) -> bytes:

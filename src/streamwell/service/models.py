@@ -48,8 +48,12 @@ class ServedModel:
             LoadError: the model cannot be served.
         """
         self.engine.start()
-        self._encoder = await asyncio.to_thread(self._load_encoder)
-        self.info = await self.engine.ready()
+        encoder = asyncio.create_task(asyncio.to_thread(self._load_encoder))
+        try:
+            info = await self.engine.ready()  # what the engine says of a bad folder is clearer
+        finally:
+            await asyncio.wait([encoder])
+        self._encoder, self.info = encoder.result(), info
 
     @property
     def is_ready(self) -> bool:

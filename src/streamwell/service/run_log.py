@@ -152,8 +152,8 @@ class RunLog:
         self._has_work.clear()
         try:
             await self._store.commit(runs, events)
-        except Exception:
-            log.exception("run log cannot be written", num_events=len(events))
+        except Exception as error:  # noqa: BLE001 - the rim of the task; a full disk is one line
+            log.warning("run log cannot be written", num_events=len(events), error=str(error))
             self._break({event.run_id for event in events})
             return
         for event in events:

@@ -13,7 +13,7 @@ from contextlib import aclosing
 
 import structlog
 
-from streamwell.core.errors import EngineError, Unavailable
+from streamwell.core.errors import EngineError, ShuttingDown, Unavailable
 from streamwell.core.types import EventKind, FinishReason, RunEvent, RunRequest, RunSpec, Usage
 from streamwell.service.acceptance import accept, engine_request
 from streamwell.service.admission import Admission
@@ -36,6 +36,7 @@ class Run:
         self.unfinished = set(range(spec.total_choices))
         #: Why the run ends early, once that is so.
         self.error: str | None = None
+        self.error_code: str | None = None
         self._next_seq = 0
         self._num_completion_tokens = 0
 
@@ -57,7 +58,12 @@ class Run:
         )
 
     def end(self) -> RunEvent:
-        return self._event(EventKind.END, usage=self.usage(), error=self.error)
+        return self._event(
+            EventKind.END, usage=self.usage(), error=self.error, error_code=self.error_code
+        )
+
+    def break_off(self, error: str, code: str) -> None:
+        self.error, self.error_code = error, code
 
     def usage(self) -> Usage:
         prompt_tokens = sum(len(prompt) for prompt in self.spec.prompts)
@@ -150,7 +156,7 @@ class RunService:
             return
         _, late = await asyncio.wait(tasks, timeout=timeout_s)
         for run in list(self._live.values()):
-            run.error = "The server is shutting down."
+            run.break_off(str(ShuttingDown()), ShuttingDown.code)
         for task in late:
             task.cancel()
         if late:
@@ -163,7 +169,7 @@ class RunService:
                 for index in sorted(run.unfinished):
                     choices.create_task(self._generate(run, index, model))
         except ExceptionGroup as group:
-            run.error = self._explain(group)
+            run.break_off(*self._explain(group))
 
     def _end(self, run: Run) -> None:
         """The last word, whatever happened: also when the task was cancelled before it began."""
@@ -193,10 +199,10 @@ class RunService:
                 latency.observe(now_s - before_s)
                 before_s, latency = now_s, self._metrics.inter_token_latency_s
 
-    def _explain(self, group: BaseExceptionGroup[BaseException]) -> str:
-        """What the caller is told; only errors of ours speak for themselves."""
+    def _explain(self, group: BaseExceptionGroup[BaseException]) -> tuple[str, str]:
+        """Message and code for the caller; only errors of ours speak for themselves."""
         first = group.exceptions[0]
         if isinstance(first, EngineError | Unavailable):
-            return str(first)
+            return str(first), "engine_error"
         log.error("run failed", exc_info=first)
-        return "The server had an internal error."
+        return "The server had an internal error.", "internal_error"

@@ -56,7 +56,7 @@ RUN_EVENTS = Table(
     # UTF-8 in a blob, because PostgreSQL's text cannot hold U+0000, and models do write it.
     Column("text", LargeBinary, nullable=False),
     Column("finish_reason", Text),
-    #: MessagePack of `(usage, error)`; null when both are.
+    #: MessagePack of `(usage, error, error_code)`; null when all are.
     Column("outcome", LargeBinary),
     sqlite_with_rowid=False,
 )
@@ -66,7 +66,7 @@ _KIND_CODES = {EventKind.START: 0, EventKind.DELTA: 1, EventKind.FINISH: 2, Even
 _KINDS = {code: kind for kind, code in _KIND_CODES.items()}
 
 _spec_decoder = msgspec.msgpack.Decoder(RunSpec)
-_outcome_decoder = msgspec.msgpack.Decoder(tuple[Usage | None, str | None])
+_outcome_decoder = msgspec.msgpack.Decoder(tuple[Usage | None, str | None, str | None])
 
 
 def run_to_row(spec: RunSpec) -> dict[str, object]:
@@ -97,7 +97,7 @@ def event_to_row(event: RunEvent) -> dict[str, object]:
         "token_ids": _pack_ids(event.token_ids),
         "text": event.text.encode(),
         "finish_reason": event.finish_reason and event.finish_reason.value,
-        "outcome": _pack_outcome(event.usage, event.error),
+        "outcome": _pack_outcome(event),
     }
 
 
@@ -105,7 +105,7 @@ def event_from_row(row: Sequence[Any]) -> RunEvent:
     """The event behind a whole row of `RUN_EVENTS`."""
     # Unpacked, because looking the columns up by name takes longer than all the rest.
     run_id, seq, kind, choice, token_ids, text, finish_reason, outcome = row
-    usage, error = _outcome_decoder.decode(outcome) if outcome else (None, None)
+    usage, error, error_code = _outcome_decoder.decode(outcome) if outcome else (None,) * 3
     return RunEvent(
         run_id=run_id,
         seq=seq,
@@ -116,6 +116,7 @@ def event_from_row(row: Sequence[Any]) -> RunEvent:
         finish_reason=FinishReason(finish_reason) if finish_reason else None,
         usage=usage,
         error=error,
+        error_code=error_code,
     )
 
 
@@ -127,7 +128,6 @@ def _unpack_ids(packed: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(packed) // 4}I", packed)
 
 
-def _pack_outcome(usage: Usage | None, error: str | None) -> bytes | None:
-    if usage is None and error is None:
-        return None
-    return msgspec.msgpack.encode((usage, error))
+def _pack_outcome(event: RunEvent) -> bytes | None:
+    outcome = (event.usage, event.error, event.error_code)
+    return None if outcome == (None, None, None) else msgspec.msgpack.encode(outcome)

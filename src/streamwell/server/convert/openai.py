@@ -131,7 +131,7 @@ class ChunkEncoder:
 
     def _end(self, event: RunEvent) -> list[bytes]:
         if event.error is not None:
-            error = error_dict(event.error, "server_error", code="engine_error")
+            error = error_dict(event.error, "server_error", code=event.error_code)
             return [orjson.dumps(error)]
         payloads = [b"[DONE]"]
         if self._include_usage and event.usage is not None:

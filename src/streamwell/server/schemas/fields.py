@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -19,6 +20,8 @@ MAX_STOP_TOKEN_IDS = 128
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
 
+_TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,9}")
+
 
 class WireModel(BaseModel):
     """Strict about the fields it knows; keeps the others so that `convert` can look at them."""
@@ -27,6 +30,8 @@ class WireModel(BaseModel):
 
 
 def _as_list(value: Any) -> Any:  # noqa: ANN401 - a validator takes whatever was sent
+    if not isinstance(value, str | list | None):
+        raise ValueError("must be a string or a list of strings")  # noqa: TRY004 - pydantic's own
     return [value] if isinstance(value, str) else value
 
 
@@ -34,10 +39,9 @@ def _token_ids_as_ints(value: Any) -> Any:  # noqa: ANN401
     """JSON keys are strings; token ids are not."""
     if not isinstance(value, dict):
         return value
-    try:
-        return {int(key): bias for key, bias in value.items()}
-    except ValueError:
-        raise ValueError("keys must be token ids") from None
+    if not all(isinstance(key, str) and _TOKEN_ID.fullmatch(key) for key in value):
+        raise ValueError("keys must be token ids")
+    return {int(key): bias for key, bias in value.items()}
 
 
 def _within_bias(value: dict[int, float]) -> dict[int, float]:
@@ -75,11 +79,11 @@ class GenerationRequest(WireModel):
     top_k: Annotated[int, Field(ge=-1, le=MAX_INT32)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     stop: Stop = None
-    seed: Annotated[int, Field(ge=-MAX_INT64, le=MAX_INT64)] | None = None
+    seed: Annotated[int, Field(ge=-MAX_INT64 - 1, le=MAX_INT64)] | None = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=10)] | None = None
     logit_bias: LogitBias = None
     ignore_eos: bool | None = None
     min_tokens: Annotated[int, Field(ge=0, le=MAX_INT32)] | None = None

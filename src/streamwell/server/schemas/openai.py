@@ -25,6 +25,8 @@ class TextPart(WireModel):
 
 
 def _as_parts(value: Any) -> Any:  # noqa: ANN401 - a validator takes whatever was sent
+    if not isinstance(value, str | list):
+        raise ValueError("must be a string or a list of text parts")  # noqa: TRY004 - pydantic's own
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
 
 
@@ -48,9 +50,11 @@ def _as_prompts(value: Any) -> Any:  # noqa: ANN401 - a validator takes whatever
     """One text, one list of ids, or a list of either, as a list."""
     is_ids = isinstance(value, list) and bool(value) and _is_id(value[0])
     prompts = [value] if is_ids or isinstance(value, str) else value
-    if isinstance(prompts, list) and len(prompts) > MAX_PROMPTS:
+    if not isinstance(prompts, list) or "" in prompts:
+        raise ValueError("must be text or token ids, and not empty")
+    if len(prompts) > MAX_PROMPTS:
         raise ValueError(f"at most {MAX_PROMPTS} prompts")
-    if isinstance(prompts, list) and not all(_is_prompt(prompt) for prompt in prompts):
+    if not all(_is_prompt(prompt) for prompt in prompts):
         raise ValueError("must be a string, a list of strings, token ids, or lists of token ids")
     return prompts
 
