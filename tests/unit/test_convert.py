@@ -258,7 +258,7 @@ def test_usage_when_asked_for(kind: RunKind) -> None:
 def test_an_error_is_the_last_frame(kind: RunKind) -> None:
     """A failed choice has no reason chunk; the error ends the stream without `[DONE]`."""
     failed = an_event(3, EventKind.FINISH, finish_reason=FinishReason.ERROR)
-    end = an_event(4, EventKind.END, usage=Usage(2, 3), error="it broke")
+    end = an_event(4, EventKind.END, usage=Usage(2, 3), error="it broke", error_code="engine_error")
     payloads = _payloads(kind, [*EVENTS[:3], failed, end], include_usage=True)
 
     assert {

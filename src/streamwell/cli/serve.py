@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import socket
+import sys
 from dataclasses import replace
 
 from streamwell.core.errors import LoadError, StreamwellError
@@ -20,6 +22,8 @@ def run(model: str, settings: Settings) -> None:
         LoadError: there is no such model.
         StreamwellError: the port is taken.
     """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(0))  # until the server takes them over
     try:
         path = resolve(model)
     except FileNotFoundError as error:
@@ -28,10 +32,14 @@ def run(model: str, settings: Settings) -> None:
     # both processes have seconds of imports before them: let them do so side by side
     gc.disable()  # collecting during imports finds nothing; `serving` turns it on
     engine = launch() if settings.engine == "transformers" else None
-    from streamwell.cli.serving import serve
+    try:
+        from streamwell.cli.serving import serve
 
-    settings = replace(settings, model=model, port=listener.getsockname()[1])
-    serve(settings, path, engine, listener)
+        settings = replace(settings, model=model, port=listener.getsockname()[1])
+        serve(settings, path, engine, listener)
+    finally:
+        if engine is not None:
+            engine.end()  # it may not have been taken over yet
 
 
 def _listen(host: str, port: int) -> socket.socket:

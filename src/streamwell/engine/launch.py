@@ -21,7 +21,10 @@ class EngineProcess:
     connection: socket.socket
 
     def end(self) -> int:
-        """Kill the process if it still runs and wait for it; returns its exit code. Blocks."""
+        """Kill the process if it still runs and wait for it; returns its exit code.
+
+        Blocks; calling it again is harmless.
+        """
         self.connection.close()
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
