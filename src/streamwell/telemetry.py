@@ -27,7 +27,7 @@ def configure_logging(level: str, *, as_json: bool) -> None:
         structlog.processors.format_exc_info,
         structlog.processors.JSONRenderer()
         if as_json
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), sort_keys=False),
     ]
     structlog.configure(
         processors=processors,

@@ -14,7 +14,7 @@ from streamwell.settings import Settings
 
 app = App(
     name="streamwell",
-    help="Streams local language models, and never loses a token.",
+    help="Serves local language models and streams their answers.",
     version=__version__,
     config=Env("STREAMWELL_", command=False),
 )
@@ -26,7 +26,7 @@ def serve(
     *,
     settings: Annotated[Settings, Parameter(name="*")] = Settings(),  # noqa: B008 - frozen
 ) -> None:
-    """Serve a model over HTTP: an OpenAI-compatible API with durable streams.
+    """Serve a model over HTTP: an OpenAI-compatible API; runs are logged before they are sent.
 
     Parameters
     ----------

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from streamwell.core.errors import InvalidRequest
 from streamwell.core.types import (
     EventKind,
     FinishReason,
@@ -22,6 +23,8 @@ from streamwell.server.schemas.fields import GenerationRequest
 from streamwell.server.schemas.openai import ChatMessage, ChatRequest, CompletionRequest
 
 _ROLES = {"developer": "system"}
+#: Parts of a message that would change the prompt.
+_UNSUPPORTED_IN_MESSAGES = ("tool_calls", "function_call", "tool_call_id", "audio")
 
 
 def chat_run(body: ChatRequest, tenant: str) -> RunRequest:
@@ -29,7 +32,7 @@ def chat_run(body: ChatRequest, tenant: str) -> RunRequest:
     return RunRequest(
         kind=RunKind.CHAT,
         model=body.model or "",
-        prompts=(tuple(_message(message) for message in body.messages),),
+        prompts=(tuple(_message(at, message) for at, message in enumerate(body.messages)),),
         num_choices=body.n or 1,
         options=_options(body, body.max_completion_tokens or body.max_tokens),
         stop=tuple(body.stop or ()),
@@ -51,7 +54,10 @@ def completion_run(body: CompletionRequest, tenant: str) -> RunRequest:
     )
 
 
-def _message(message: ChatMessage) -> Message:
+def _message(at: int, message: ChatMessage) -> Message:
+    for name in _UNSUPPORTED_IN_MESSAGES:
+        if (message.model_extra or {}).get(name):
+            raise InvalidRequest(f"{name} is not supported yet", f"messages.{at}.{name}")
     role = _ROLES.get(message.role, message.role)
     return Message(role, "".join(part.text for part in message.content))
 

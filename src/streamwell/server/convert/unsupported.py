@@ -32,6 +32,7 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "guided_regex": (),
     "length_penalty": (1, 1.0),
     "logprobs": (False,),
+    "max_completion_tokens": (),
     "min_new_tokens": (0,),
     "modalities": (["text"],),
     "prediction": (),
