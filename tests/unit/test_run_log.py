@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
 
 import pytest
 
@@ -228,17 +227,18 @@ def test_an_ended_run_is_read_from_the_store() -> None:
     run(test)
 
 
-def test_silence_is_told() -> None:
-    """With `idle_s`, an empty list says that nothing has happened for so long."""
+def test_a_reader_that_leaves_disturbs_no_other() -> None:
+    """A reader may be cancelled while it waits; those who wait beside it get the next event."""
 
     async def test(log: RunLog, _store: Gate) -> None:
-        log.create(a_run("a"), [event("a", 0, EventKind.START)])
-        async with aclosing(log.follow("a", idle_s=0.001)) as batches:
-            assert [event("a", 0, EventKind.START)] == await anext(batches)
-            assert [[], []] == [await anext(batches), await anext(batches)]
-            log.append(event("a", 1, EventKind.END))
-            rest = [item async for batch in batches for item in batch]
-        assert [event("a", 1, EventKind.END)] == rest
+        events = events_to("a", 2)
+        log.create(a_run("a"), events[:1])
+        stays, leaves = (asyncio.create_task(read(log, "a")) for _ in range(2))
+        await turns()
+        leaves.cancel()
+        log.append(*events[1:])
+        assert events == await stays
+        assert leaves.cancelled()
 
     run(test)
 

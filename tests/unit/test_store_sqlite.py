@@ -124,7 +124,7 @@ def test_a_commit_takes_three_statements_whatever_its_size(store: SqliteStore, r
     """Runs, events and ends are one statement each."""
     statements: list[str] = []
 
-    @event.listens_for(store._engine.sync_engine, "before_cursor_execute")
+    @event.listens_for(store._engine, "before_cursor_execute")
     def collect(_connection: object, _cursor: object, statement: str, *_: object) -> None:
         statements.append(statement)
 
@@ -179,6 +179,54 @@ def test_files_are_opened_off_the_event_loop(path: Path, run: Run) -> None:
     run(store.open())
     run(store.close())
     assert [False] == [thread is threading.current_thread() for thread in threads]
+
+
+def test_one_thread_writes(store: SqliteStore, run: Run) -> None:
+    """All transactions run in one thread, which is not the event loop's."""
+
+    async def transactions() -> list[int]:
+        return await asyncio.gather(
+            *(store._write(lambda _connection: threading.get_ident()) for _ in range(8))
+        )
+
+    threads = set(run(transactions()))
+    assert 1 == len(threads)
+    assert threading.get_ident() not in threads
+
+
+def test_reads_do_not_wait_for_a_writer_that_is_held_up(
+    store: SqliteStore, path: Path, run: Run
+) -> None:
+    """While another process has the file locked, runs are read; then the commit goes through."""
+    run(store.commit([a_run("a")], [a_delta("a", 0)]))
+
+    async def read_beside_a_commit() -> list[RunEvent]:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            commit = asyncio.create_task(store.commit([], [a_delta("a", 1)]))
+            events = await store.events("a")
+            assert not commit.done()
+            other.execute("COMMIT")
+        await commit
+        return events
+
+    assert [a_delta("a", 0)] == run(read_beside_a_commit())
+    assert [a_delta("a", 0), a_delta("a", 1)] == run(store.events("a"))
+
+
+def test_closing_ends_the_threads(path: Path, run: Run) -> None:
+    """A store that is closed, or could not be opened, leaves no thread behind."""
+    before = set(threading.enumerate())
+    store = SqliteStore(path)
+    run(store.open())
+    run(store.commit([a_run("a")], []))
+    run(store.run("a"))
+    run(store.close())
+    path.write_text("not a database, but long enough to be read as the header of one\n" * 9)
+    with pytest.raises(StoreFailed):
+        run(SqliteStore(path).open())
+    left = {thread.name for thread in set(threading.enumerate()) - before}
+    assert not [name for name in left if name.startswith("store")]
 
 
 def test_head_revision_is_the_newest_migration() -> None:

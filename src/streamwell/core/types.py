@@ -36,6 +36,12 @@ class SamplingParams:
     ignore_eos: bool = False
     stop_token_ids: tuple[int, ...] = ()
 
+    @property
+    def has_penalties(self) -> bool:
+        """The next token depends on which tokens came before, not only on the model."""
+        has_additive = bool(self.presence_penalty or self.frequency_penalty)
+        return has_additive or self.repetition_penalty != 1.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateRequest:
@@ -44,6 +50,10 @@ class GenerateRequest:
     request_id: str
     prompt_ids: tuple[int, ...]
     sampling: SamplingParams
+    #: Lower runs earlier.
+    priority: int = 0
+    #: Only requests of the same salt share what is cached of their prompts.
+    cache_salt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +62,17 @@ class TokenDelta:
 
     token_ids: tuple[int, ...]
     finish_reason: FinishReason | None = None
+    #: Prompt tokens that were in a cache; told once, with the first tokens.
+    num_cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of a run."""
+    """Token counts of a run; a prompt counts once, however many choices it has."""
 
     prompt_tokens: int
     completion_tokens: int
+    #: Of the prompt tokens, those that were not computed again for the first choice.
     cached_tokens: int = 0
 
 
@@ -113,6 +126,8 @@ class RunRequest:
     options: SamplingOptions = field(default_factory=SamplingOptions)
     stop: tuple[str, ...] = ()
     tenant: str = ""
+    #: Lower runs earlier.
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +148,7 @@ class RunSpec:
     num_choices: int
     sampling: SamplingParams
     stop: tuple[str, ...]
+    priority: int = 0
 
     @property
     def total_choices(self) -> int:
@@ -212,3 +228,9 @@ class EngineStats:
     num_blocks: int = 0
     num_preemptions: int = 0
     num_steps: int = 0
+    #: Prompt tokens that were looked for in the prefix cache, and those that were there.
+    num_prefix_queried_tokens: int = 0
+    num_prefix_hit_tokens: int = 0
+    #: Tokens that were guessed, and the guesses that were right.
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0

@@ -10,15 +10,47 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from types import FrameType
+from typing import Any
 
+import h11
 import structlog
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 log = structlog.get_logger()
 
 #: What is left to do after the drain is to write last events to sockets.
 _CLOSE_TIMEOUT_S = 5
+#: Request line and headers together.
+MAX_HEADER_BYTES = 16 * 1024
+
+
+class _Connection(h11.Connection):
+    """h11, but the chunks of a body are framed at once: there is nothing about them to check.
+
+    What is sent is the same. h11 takes ten times as long for it, and that for every token.
+    """
+
+    _is_chunked = False
+
+    def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override] # h11 has overloads
+        if self._is_chunked and isinstance(event, h11.Data) and event.data:
+            return b"%x\r\n%b\r\n" % (len(event.data), event.data)
+        sent = super().send(event)
+        if isinstance(event, h11.Response):
+            self._is_chunked = b"\r\nTransfer-Encoding: chunked\r\n" in (sent or b"")
+        elif isinstance(event, h11.EndOfMessage):
+            self._is_chunked = False
+        return sent
+
+
+class _Protocol(H11Protocol):
+    """uvicorn's protocol on our connection."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - passed on as they come
+        super().__init__(*args, **options)
+        self.conn = _Connection(h11.SERVER, MAX_HEADER_BYTES)
 
 
 class DrainingServer(uvicorn.Server):
@@ -67,8 +99,7 @@ def make_server(
     config = uvicorn.Config(
         app,
         # h11 bounds the size of headers, httptools does not (docs/decisions/0006)
-        http="h11",
-        h11_max_incomplete_event_size=16 * 1024,
+        http=_Protocol,
         ws="none",
         loop="auto",
         lifespan="off",

@@ -41,6 +41,8 @@ class EventStream(Response):
         self._reader = reader
         self._payloads = payloads
         self._ping_s = ping_s
+        #: When something was sent last, in the event loop's time.
+        self._sent_s = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.create_task(self._send(send))
@@ -57,13 +59,29 @@ class EventStream(Response):
                 raise result
 
     async def _send(self, send: Send) -> None:
+        loop = asyncio.get_running_loop()
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        self._sent_s = loop.time()
+        pinging = asyncio.create_task(self._ping(send))
         try:
-            async for events in self._reader.events(idle_s=self._ping_s):
-                await send(_body(self._encode(events) or _PING, more=True))
+            async for events in self._reader.events():
+                if body := self._encode(events):
+                    await send(_body(body, more=True))
+                    self._sent_s = loop.time()
         except StoreFailed as failure:
             await send(_body(self._broken(failure), more=True))
+        finally:
+            pinging.cancel()
         await send(_body(b"", more=False))
+
+    async def _ping(self, send: Send) -> None:
+        """Send a comment whenever nothing has been sent for `ping_s`."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._sent_s + self._ping_s - loop.time())
+            if loop.time() >= self._sent_s + self._ping_s:
+                await send(_body(_PING, more=True))
+                self._sent_s = loop.time()
 
     def _broken(self, failure: StoreFailed) -> bytes:
         """An end that is not in the log, so it has no id."""

@@ -46,6 +46,7 @@ async def accept(request: RunRequest, model: ServedModel) -> RunSpec:
         num_choices=request.num_choices,
         sampling=_sampling(request, model, info),
         stop=request.stop,
+        priority=request.priority,
     )
 
 
@@ -58,7 +59,11 @@ def engine_request(spec: RunSpec, index: int, info: EngineInfo) -> GenerateReque
         max_tokens=min(spec.sampling.max_tokens, info.max_model_len - len(prompt_ids)),
     )
     return GenerateRequest(
-        request_id=f"{spec.run_id}/{index}", prompt_ids=prompt_ids, sampling=sampling
+        request_id=f"{spec.run_id}/{index}",
+        prompt_ids=prompt_ids,
+        sampling=sampling,
+        priority=spec.priority,
+        cache_salt=spec.tenant,  # else a quick first token would tell of another's prompt
     )
 
 

@@ -29,6 +29,8 @@ class Finished:
 
     reason: FinishReason
     token_ids: tuple[int, ...]
+    #: Prompt tokens that were in the engine's cache.
+    num_cached_tokens: int = 0
 
 
 class TextPipeline:
@@ -61,8 +63,8 @@ class TextPipeline:
         tail = "" if self.is_stopped else self._filter(self._detokenizer.flush())
         return self._delta(tail + self._stop.flush())
 
-    def finish(self, reason: FinishReason) -> Finished:
-        return Finished(reason, tuple(self._pending))
+    def finish(self, reason: FinishReason, num_cached_tokens: int = 0) -> Finished:
+        return Finished(reason, tuple(self._pending), num_cached_tokens)
 
     def _filter(self, text: str) -> str:
         return self._stop.push(text) if self._num_tokens >= self._min_tokens else text
@@ -85,9 +87,11 @@ async def generate_text(
     """
     pipeline = TextPipeline(decode, stop, request.sampling.min_tokens)
     reason: FinishReason | None = None
+    num_cached_tokens = 0
     async with aclosing(engine.generate(request)) as deltas:
         async for delta in deltas:
             reason = delta.finish_reason
+            num_cached_tokens += delta.num_cached_tokens
             if text := pipeline.push(delta.token_ids):
                 yield text
             if pipeline.is_stopped:
@@ -99,4 +103,4 @@ async def generate_text(
         reason = FinishReason.STOP
     if reason is None:
         raise EngineDied
-    yield pipeline.finish(reason)
+    yield pipeline.finish(reason, num_cached_tokens)

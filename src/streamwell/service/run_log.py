@@ -7,7 +7,6 @@ runs append gathers for the next, so an engine step costs one commit however man
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator
 
 import structlog
@@ -26,7 +25,8 @@ class LiveRun:
         self.spec = spec
         self.events: list[RunEvent] = []
         self._failure: StoreFailed | None = None
-        self._changed = asyncio.Event()
+        #: One for each reader that waits.
+        self._waiters: list[asyncio.Future[None]] = []
 
     @property
     def is_ended(self) -> bool:
@@ -40,22 +40,25 @@ class LiveRun:
         self._failure = failure
         self._wake()
 
-    async def wait(self, timeout_s: float | None) -> None:
-        """Wait for the next change, or until the timeout.
+    async def wait(self) -> None:
+        """Wait for the next change.
 
         Raises:
             StoreFailed: this run's events could not be written.
         """
         if self._failure is None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    await self._changed.wait()
+            # Not an `asyncio.Event`: it would cost twice as much, for every reader and step.
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
         if self._failure is not None:
             raise self._failure
 
     def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():  # its reader may have left
+                waiter.set_result(None)
 
 
 class RunLog:
@@ -104,12 +107,11 @@ class RunLog:
         return live.spec if live else await self._store.run(run_id)
 
     async def follow(
-        self, run_id: str, after_seq: int = -1, *, idle_s: float | None = None
+        self, run_id: str, after_seq: int = -1
     ) -> AsyncGenerator[list[RunEvent], None]:
         """Yield the events after `after_seq` as they are committed, ending after the `END`.
 
-        A reader that is behind gets several at once; an empty list says that nothing has happened
-        for `idle_s` seconds.
+        A reader that is behind gets several at once.
 
         Raises:
             StoreFailed: the run's events could not be written.
@@ -122,10 +124,10 @@ class RunLog:
         next_seq = after_seq + 1
         while True:
             if len(live.events) <= next_seq and not live.is_ended:
-                await live.wait(idle_s)
+                await live.wait()
             batch = live.events[next_seq:]
             next_seq += len(batch)
-            if batch or not live.is_ended:
+            if batch:
                 yield batch
             if live.is_ended and len(live.events) <= next_seq:
                 return

@@ -39,6 +39,7 @@ class Run:
         self.error_code: str | None = None
         self._next_seq = 0
         self._num_completion_tokens = 0
+        self._num_cached_tokens = 0
 
     def start_events(self) -> list[RunEvent]:
         return [self._event(EventKind.START, index=index) for index in sorted(self.unfinished)]
@@ -50,6 +51,8 @@ class Run:
     def finish(self, index: int, finished: Finished) -> RunEvent:
         self.unfinished.discard(index)
         self._num_completion_tokens += len(finished.token_ids)
+        if index % self.spec.num_choices == 0:  # a prompt counts once, as its first choice saw it
+            self._num_cached_tokens += finished.num_cached_tokens
         return self._event(
             EventKind.FINISH,
             index=index,
@@ -67,7 +70,7 @@ class Run:
 
     def usage(self) -> Usage:
         prompt_tokens = sum(len(prompt) for prompt in self.spec.prompts)
-        return Usage(prompt_tokens, self._num_completion_tokens)
+        return Usage(prompt_tokens, self._num_completion_tokens, self._num_cached_tokens)
 
     def _event(self, kind: EventKind, **fields: object) -> RunEvent:
         seq, self._next_seq = self._next_seq, self._next_seq + 1
@@ -87,9 +90,9 @@ class Reader:
     def spec(self) -> RunSpec:
         return self._run.spec
 
-    def events(self, *, idle_s: float | None = None) -> AsyncGenerator[list[RunEvent], None]:
+    def events(self) -> AsyncGenerator[list[RunEvent], None]:
         """The run's events as they are committed; see `RunLog.follow`."""
-        return self._runs.log.follow(self.spec.run_id, idle_s=idle_s)
+        return self._runs.log.follow(self.spec.run_id)
 
     def close(self) -> None:
         if self._is_open:

@@ -87,18 +87,18 @@ def spec_from_row(row: Sequence[Any]) -> RunSpec:
     return _spec_decoder.decode(row[0])
 
 
-def event_to_row(event: RunEvent) -> dict[str, object]:
-    """A row of `RUN_EVENTS`."""
-    return {
-        "run_id": event.run_id,
-        "seq": event.seq,
-        "kind": _KIND_CODES[event.kind],
-        "choice": event.index,
-        "token_ids": _pack_ids(event.token_ids),
-        "text": event.text.encode(),
-        "finish_reason": event.finish_reason and event.finish_reason.value,
-        "outcome": _pack_outcome(event),
-    }
+def event_to_row(event: RunEvent) -> tuple[object, ...]:
+    """A row of `RUN_EVENTS`, in the order of its columns."""
+    return (
+        event.run_id,
+        event.seq,
+        _KIND_CODES[event.kind],
+        event.index,
+        _pack_ids(event.token_ids),
+        event.text.encode(),
+        event.finish_reason and event.finish_reason.value,
+        _pack_outcome(event),
+    )
 
 
 def event_from_row(row: Sequence[Any]) -> RunEvent:

@@ -1,20 +1,21 @@
 """`SqlStore`: the `Store` contract in SQLAlchemy Core, whatever the database.
 
-Dialects, files and pragmas live in the subclasses. All writes go through one connection that is
-held open, one transaction at a time; reads take connections from the engine's pool.
+Dialects, files and pragmas live in the subclasses. One thread writes, through one connection that
+is held open, and so in the order of the calls; a few others read (docs/decisions/0013).
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from sqlalchemy import (
     Connection,
-    Row,
+    Engine,
     Select,
     bindparam,
     delete,
@@ -25,7 +26,6 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from streamwell.core.errors import StoreFailed
 from streamwell.core.types import EventKind, RunEvent, RunSpec
@@ -47,26 +47,39 @@ _INSERT_RUNS = insert(RUNS)
 _END_RUN = update(RUNS).where(RUNS.c.id == bindparam("run_id")).values(ended=True)
 
 
+class _Threads:
+    """The threads of an open store; each job ends before the next of its thread begins."""
+
+    def __init__(self, num_readers: int) -> None:
+        self.writer = ThreadPoolExecutor(1, "store writer")
+        self.readers = ThreadPoolExecutor(num_readers, "store reader")
+
+    def end(self) -> None:
+        """Carry out what is queued, then end; blocks."""
+        self.readers.shutdown()
+        self.writer.shutdown()
+
+
 class SqlStore(ABC):
     """A `Store` on a SQL database; lives in one event loop.
 
-    `engine` is the store's own; its parameters are named, and its pool holds `max_readers`
-    connections and one for the writer.
+    `engine` is the store's own, for any thread; its parameters are positional, and its pool holds
+    `num_readers` connections and one for the writer.
     """
 
-    def __init__(self, engine: AsyncEngine, max_readers: int) -> None:
+    def __init__(self, engine: Engine, num_readers: int) -> None:
         self._engine = engine
-        # The hot statement goes to the driver as it is: these rows need none of SQLAlchemy's work
-        # on parameters, which would add half again to what a commit costs the event loop.
+        # The hot statement goes to the driver as it is: its rows need none of SQLAlchemy's work on
+        # parameters.
         self._insert_events = str(insert(RUN_EVENTS).compile(dialect=engine.dialect))
-        self._writer: AsyncConnection | None = None
-        self._write_turn = asyncio.Lock()
-        self._max_readers = max_readers
-        self._read_turns = asyncio.Semaphore(max_readers)
+        self._num_readers = num_readers
+        self._threads: _Threads | None = None
+        #: Only the writer's thread touches it.
+        self._writer: Connection | None = None
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Create or migrate the database; may block, and runs in a thread of its own."""
+        """Create or migrate the database; may block, and runs in the writer's thread."""
 
     async def open(self) -> None:
         """Create or migrate the database and connect to it; idempotent.
@@ -74,29 +87,22 @@ class SqlStore(ABC):
         Raises:
             StoreFailed: there is no usable database, or a newer Streamwell wrote it.
         """
-
-        async def connect() -> None:
-            if self._writer is None:
-                with _store_errors():
-                    await asyncio.to_thread(self._prepare)
-                    self._writer = await self._engine.connect()
-
-        await _uninterrupted(self._write_turn, connect)
+        threads = self._threads = self._threads or _Threads(self._num_readers)
+        try:
+            await _run(threads.writer, self._connect)
+        except StoreFailed:
+            self._threads = None
+            threads.end()
+            raise
 
     async def close(self) -> None:
         """Let reads and writes that came before end, then close every connection; idempotent."""
-
-        async def disconnect() -> None:
-            if self._writer is None:
-                return
-            writer, self._writer = self._writer, None
-            async with AsyncExitStack() as readers:
-                for _ in range(self._max_readers):
-                    await readers.enter_async_context(self._read_turns)
-                await writer.close()
-                await self._engine.dispose()
-
-        await _uninterrupted(self._write_turn, disconnect)
+        if self._threads is None:
+            return
+        threads, self._threads = self._threads, None
+        threads.writer.submit(self._disconnect)
+        await asyncio.shield(asyncio.to_thread(threads.end))
+        self._engine.dispose()
 
     async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
         """Write new runs and new events in one transaction; all of it is kept, or nothing.
@@ -109,18 +115,16 @@ class SqlStore(ABC):
                 an event's run is unknown.
             StoreFailed: the store is not open, or the database failed.
         """
-        run_rows = [run_to_row(spec) for spec in runs]
-        event_rows = [event_to_row(event) for event in events]
-        ended_rows = [{"run_id": e.run_id} for e in events if e.kind is EventKind.END]
 
         def write(connection: Connection) -> None:
             # The order matters: an event's run must be there before it.
-            if run_rows:
-                connection.execute(_INSERT_RUNS, run_rows)
-            if event_rows:
-                connection.exec_driver_sql(self._insert_events, event_rows)
-            if ended_rows:
-                connection.execute(_END_RUN, ended_rows)
+            if runs:
+                connection.execute(_INSERT_RUNS, [run_to_row(spec) for spec in runs])
+            if events:
+                rows = [event_to_row(event) for event in events]
+                connection.exec_driver_sql(self._insert_events, rows)
+            if ended := [{"run_id": e.run_id} for e in events if e.kind is EventKind.END]:
+                connection.execute(_END_RUN, ended)
 
         try:
             await self._write(write)
@@ -129,24 +133,22 @@ class SqlStore(ABC):
 
     async def run(self, run_id: str) -> RunSpec | None:
         """The run with this id; `StoreFailed` when not open."""
-        rows = await self._read(select(RUNS.c.spec).where(RUNS.c.id == run_id))
-        return spec_from_row(rows[0]) if rows else None
+        specs = await self._read(spec_from_row, select(RUNS.c.spec).where(RUNS.c.id == run_id))
+        return specs[0] if specs else None
 
     async def events(self, run_id: str, after_seq: int = -1) -> list[RunEvent]:
         """The events of a run with `seq > after_seq`, in order; `StoreFailed` when not open."""
-        rows = await self._read(
+        return await self._read(
+            event_from_row,
             select(RUN_EVENTS)
             .where(RUN_EVENTS.c.run_id == run_id, RUN_EVENTS.c.seq > after_seq)
-            .order_by(RUN_EVENTS.c.seq)
+            .order_by(RUN_EVENTS.c.seq),
         )
-        return [event_from_row(row) for row in rows]
 
     async def unended_runs(self) -> list[RunSpec]:
         """Runs without an `END`, by `created_s`, then id; `StoreFailed` when not open."""
-        rows = await self._read(
-            select(RUNS.c.spec).where(RUNS.c.ended == false()).order_by(RUNS.c.created_s, RUNS.c.id)
-        )
-        return [spec_from_row(row) for row in rows]
+        unended = select(RUNS.c.spec).where(RUNS.c.ended == false())
+        return await self._read(spec_from_row, unended.order_by(RUNS.c.created_s, RUNS.c.id))
 
     async def delete_ended_before(self, created_s: int) -> int:
         """Delete ended runs created before this time, a batch at a time; returns how many.
@@ -165,44 +167,42 @@ class SqlStore(ABC):
             num_deleted += batch
         return num_deleted
 
-    async def _read(self, statement: Select[Any]) -> Sequence[Row[Any]]:
-        async def read() -> Sequence[Row[Any]]:
-            self._check_open()
-            with _store_errors():
-                async with self._engine.connect() as connection:
-                    rows: Sequence[Row[Any]] = (await connection.execute(statement)).all()
-                    return rows
+    async def _read(self, decode: Callable[[Sequence[Any]], T], statement: Select[Any]) -> list[T]:
+        def read() -> list[T]:
+            with _store_errors(), self._engine.connect() as connection:
+                return [decode(row) for row in connection.execute(statement)]
 
-        return await _uninterrupted(self._read_turns, read)
+        return await _run(self._open_threads().readers, read)
 
     async def _write(self, work: Callable[[Connection], T]) -> T:
-        def transaction(connection: Connection) -> T:
-            with connection.begin():
-                return work(connection)
+        def transaction() -> T:
+            if self._writer is None:
+                raise StoreFailed("The store is not open.")
+            with _store_errors(), self._writer.begin():
+                return work(self._writer)
 
-        async def write() -> T:
-            with _store_errors():
-                return await self._check_open().run_sync(transaction)
+        return await _run(self._open_threads().writer, transaction)
 
-        return await _uninterrupted(self._write_turn, write)
-
-    def _check_open(self) -> AsyncConnection:
-        if self._writer is None:
+    def _open_threads(self) -> _Threads:
+        if self._threads is None:
             raise StoreFailed("The store is not open.")
-        return self._writer
+        return self._threads
+
+    def _connect(self) -> None:
+        if self._writer is None:
+            with _store_errors():
+                self._prepare()
+                self._writer = self._engine.connect()
+
+    def _disconnect(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
 
 
-async def _uninterrupted(
-    turn: asyncio.Lock | asyncio.Semaphore, work: Callable[[], Coroutine[Any, Any, T]]
-) -> T:
-    """Wait for `turn`, then hold it until `work` is done, even if the caller is cancelled then.
-
-    A connection that others use next must not be left in the middle of a transaction.
-    """
-    await turn.acquire()
-    task = asyncio.ensure_future(work())
-    task.add_done_callback(lambda _: turn.release())
-    return await asyncio.shield(task)
+async def _run(thread: ThreadPoolExecutor, job: Callable[[], T]) -> T:
+    """The job's answer. Cancelling withdraws a job that has not begun, and lets others end."""
+    return await asyncio.get_running_loop().run_in_executor(thread, job)
 
 
 @contextmanager

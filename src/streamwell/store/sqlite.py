@@ -1,4 +1,4 @@
-"""`SqliteStore`: the store in one SQLite file, through aiosqlite; engine and pragmas only."""
+"""`SqliteStore`: the store in one SQLite file; engine and pragmas only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Literal
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from streamwell.core.errors import StoreFailed
 from streamwell.store.migrate import migrate
@@ -18,7 +17,7 @@ from streamwell.store.sql import SqlStore
 #: a power cut too, `normal` may then lose the last commits, `off` may corrupt the file.
 Synchronous = Literal["off", "normal", "full"]
 
-_MAX_READERS = 4
+_NUM_READERS = 4
 
 _BUSY_TIMEOUT = "PRAGMA busy_timeout = 5000"
 _SYNCHRONOUS = {
@@ -35,22 +34,21 @@ class SqliteStore(SqlStore):
     """
 
     def __init__(self, path: Path, *, synchronous: Synchronous = "normal") -> None:
-        engine = create_async_engine(
-            URL.create("sqlite+aiosqlite", database=str(path)),
-            paramstyle="named",
-            pool_size=_MAX_READERS + 1,
+        engine = create_engine(
+            URL.create("sqlite", database=str(path)),
+            pool_size=_NUM_READERS + 1,
             max_overflow=0,
             # Parameters are people's prompts; they do not belong into error messages.
             hide_parameters=True,
         )
         _run_on_connect(
-            engine.sync_engine,
+            engine,
             _BUSY_TIMEOUT,
             "PRAGMA journal_mode = WAL",
             _SYNCHRONOUS[synchronous],
             "PRAGMA foreign_keys = ON",
         )
-        super().__init__(engine, max_readers=_MAX_READERS)
+        super().__init__(engine, num_readers=_NUM_READERS)
         self._path = path
 
     def _prepare(self) -> None:

@@ -31,6 +31,8 @@ class StopFilter:
 
     def push(self, text: str) -> str:
         """Take more text; returns what is certain now, and nothing once a stop was found."""
+        if not self._automata:
+            return text
         if self.matched is not None:
             return ""
         ends = [(end, a.stop) for a in self._automata if (end := a.feed(text)) is not None]

@@ -37,6 +37,7 @@ def chat_run(body: ChatRequest, tenant: str) -> RunRequest:
         options=_options(body, body.max_completion_tokens or body.max_tokens),
         stop=tuple(body.stop or ()),
         tenant=tenant,
+        priority=body.priority or 0,
     )
 
 
@@ -51,6 +52,7 @@ def completion_run(body: CompletionRequest, tenant: str) -> RunRequest:
         options=_options(body, body.max_tokens),
         stop=tuple(body.stop or ()),
         tenant=tenant,
+        priority=body.priority or 0,
     )
 
 
@@ -108,6 +110,8 @@ class ChunkEncoder:
             "model": spec.model,
             "system_fingerprint": None,
         }
+        #: What stands before and after the text in the chunks of a choice, always the same.
+        self._around_text: dict[int, tuple[bytes, bytes]] = {}
 
     def payloads(self, event: RunEvent) -> list[bytes]:
         """The frames of one event: usually one, none if there is nothing to say."""
@@ -116,11 +120,17 @@ class ChunkEncoder:
                 role = {"role": "assistant", "content": ""}
                 return [self._chunk(event, role)] if self._is_chat else []
             case EventKind.DELTA:
-                return [self._chunk(event, {"content": event.text})]
+                before, after = self._around_text.get(event.index) or self._split(event)
+                return [before + orjson.dumps(event.text) + after]
             case EventKind.FINISH:
                 is_error = event.finish_reason is FinishReason.ERROR
                 return [] if is_error else [self._chunk(event, {})]
         return self._end(event)
+
+    def _split(self, event: RunEvent) -> tuple[bytes, bytes]:
+        before, _, after = self._chunk(event, {"content": ""}).rpartition(b'""')
+        self._around_text[event.index] = before, after
+        return before, after
 
     def _chunk(self, event: RunEvent, delta: dict[str, str]) -> bytes:
         choice: dict[str, Any] = {"index": event.index}

@@ -90,6 +90,7 @@ class GenerationRequest(WireModel):
     stop_token_ids: (
         Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=MAX_STOP_TOKEN_IDS)] | None
     ) = None
+    priority: Annotated[int, Field(ge=-MAX_INT32 - 1, le=MAX_INT32)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     user: Annotated[str, Field(max_length=512)] | None = None
