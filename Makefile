@@ -4,12 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 
-.PHONY: help install serve chat test test-fast check format bench train-brooklet clean
+.PHONY: help install serve chat test test-fast check format bench bench-peers-install train-brooklet clean
 
 help: ## Show the targets.
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
-$(VENV)/.base: pyproject.toml constraints.txt
+NATIVE := hatch_build.py $(wildcard src/streamwell/engine/native/csrc/*)
+
+$(VENV)/.base: pyproject.toml constraints.txt $(NATIVE)
+	# the native helper wants a C++ compiler; the server runs without it, more slowly
+	command -v g++ >/dev/null || apt-get install -qq -y g++ || true
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/pip install --quiet -c constraints.txt torch
@@ -53,8 +57,11 @@ bench: $(VENV)/.bench ## Measure the engine and the server next to Transformers;
 	$(BIN)/python -m bench.engine
 	$(BIN)/python -m bench.server
 
+bench-peers-install: $(VENV)/.bench ## Install what `python -m bench.peers` compares with (6 GB, long).
+	bench/peers/install.sh
+
 train-brooklet: $(VENV)/.dev ## Train the built-in model again.
 	$(BIN)/python -m training.brooklet.train
 
 clean: ## Remove everything that was installed or built.
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) bench/peers-env dist .pytest_cache .mypy_cache .ruff_cache

@@ -52,8 +52,11 @@ class Settings:
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     "Type of weights and cache; `auto` takes the model's own, or what the CPU computes fast."
 
-    model_impl: Literal["auto", "transformers"] = "auto"
-    "`auto` takes the lean decoder for families it knows; `transformers` never does."
+    model_impl: Literal["auto", "native", "torch", "transformers"] = "auto"
+    "Native helper, our PyTorch code, or Transformers' own; `auto`: the first that can."
+
+    quantization: Literal["none", "int8", "int4"] = "none"
+    "Round weights when loading: less memory and more speed on a CPU, for a little quality."
 
     max_model_len: Annotated[int | None, Parameter(validator=_Positive)] = None
     "Longest prompt plus answer in tokens; default: the model's own, at most 8192."
@@ -72,6 +75,12 @@ class Settings:
 
     block_size: Annotated[int, Parameter(validator=_Positive)] = 16
     "Tokens per block of the KV cache."
+
+    enable_prefix_caching: bool = True
+    "Keep the KV cache of prompts and answers, and use it again where another prompt begins alike."
+
+    speculative_ngram: Annotated[int, Parameter(validator=_NotNegative)] = 0
+    "Tokens to guess per step from what a sequence said before; 0 is off; changes no answer."
 
     num_threads: Annotated[int | None, Parameter(validator=_Positive)] = None
     "Threads that compute; default: one per core, but a single one for a very small model."

@@ -105,5 +105,17 @@ class _EngineCollector:
         for name, text, count in (
             ("preemptions", "Preempted sequences.", stats.num_preemptions),
             ("engine_steps", "Engine steps.", stats.num_steps),
+            (
+                "prefix_cache_queries",
+                "Prompt tokens looked for in the prefix cache.",
+                stats.num_prefix_queried_tokens,
+            ),
+            (
+                "prefix_cache_hits",
+                "Prompt tokens found in the prefix cache.",
+                stats.num_prefix_hit_tokens,
+            ),
+            ("spec_decode_draft_tokens", "Guessed tokens.", stats.num_draft_tokens),
+            ("spec_decode_accepted_tokens", "Right guesses.", stats.num_accepted_tokens),
         ):
             yield CounterMetricFamily(f"streamwell_{name}", text, value=count)

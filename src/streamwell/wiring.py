@@ -132,6 +132,9 @@ def _engine(settings: Settings, model_path: Path, first: EngineProcess | None) -
         block_size=settings.block_size,
         num_threads=settings.num_threads,
         model_impl=settings.model_impl,
+        quantization=settings.quantization,
+        enable_prefix_caching=settings.enable_prefix_caching,
+        speculative_ngram=settings.speculative_ngram,
     )
     return ProcessEngine(config, hang_timeout_s=settings.engine_hang_s, first=first)
 

@@ -103,6 +103,21 @@ def test_the_context_ends_a_request(rig: Rig, engine: Engine) -> None:
     assert (3, [FinishReason.LENGTH]) == (len(answer.token_ids), answer.reasons)
 
 
+def test_a_prompt_that_came_before_gives_the_same(rig: Rig, engine: Engine) -> None:
+    """An engine may use what it computed before; it tells how much, once, and nothing changes."""
+
+    async def scenario() -> list[Answer]:
+        request = a_request("a", 5, tuple(range(5, 55)), temperature=0.0)
+        return [await ask(engine, request) for _ in range(3)]
+
+    first, *again = rig.run(scenario())
+
+    for answer in again:
+        assert first.token_ids == answer.token_ids
+        assert 0 <= answer.deltas[0].num_cached_tokens < 50
+        assert {0} >= {delta.num_cached_tokens for delta in answer.deltas[1:]}
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_tokens_are_the_same_alone_and_in_a_crowd(
     rig: Rig, engine: Engine, temperature: float

@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,23 @@ def engine(runner: asyncio.Runner, folder: Path) -> Iterator[ProcessEngine]:
     yield engine
     runner.run(engine.stop())
     assert [] == engine_children()
+
+
+def test_a_prompt_is_computed_once_per_salt(runner: asyncio.Runner, engine: ProcessEngine) -> None:
+    """Full blocks of 16 tokens before the last token are cached, for those of the same salt."""
+    request = a_request("a", prompt_ids=tuple(range(10, 60)))
+
+    async def scenario() -> list[int]:
+        answers = [
+            await ask(engine, replace(request, cache_salt=salt)) for salt in ("x", "x", "", "x", "")
+        ]
+        return [sum(delta.num_cached_tokens for delta in answer.deltas) for answer in answers]
+
+    before = engine.stats()
+    assert [0, 48, 0, 48, 48] == runner.run(scenario())
+    stats = engine.stats()
+    assert 250 == stats.num_prefix_queried_tokens - before.num_prefix_queried_tokens
+    assert 144 == stats.num_prefix_hit_tokens - before.num_prefix_hit_tokens
 
 
 def test_tokens_for_a_busy_consumer_come_merged(

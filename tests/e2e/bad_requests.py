@@ -104,6 +104,10 @@ _NUMBERS = [
     _chat("repetition_penalty is 0", "repetition_penalty", repetition_penalty=0),
     _chat("seed is a fraction", "seed", seed=0.5),
     _chat("seed is over 64 bits", "seed", seed=2**63),
+    _chat("priority is a fraction", "priority", priority=0.5),
+    _chat("priority is a truth value", "priority", priority=True),
+    _chat("priority is over 32 bits", "priority", priority=2**31),
+    _text("priority is a text", "priority", priority="high"),
     _chat("stream is a text", "stream", stream="yes"),
     _chat(
         "include_usage is a number",

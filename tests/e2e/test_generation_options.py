@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from harness import ServerProcess
+from harness import ServerProcess, StartServer
 from tokenizers import Tokenizer
 
 from streamwell.models import brooklet_path
@@ -222,3 +222,22 @@ def test_control_tokens_in_messages_are_plain_text(brooklet: ServerProcess) -> N
         usages.append(brooklet.post(path, body).json()["usage"]["prompt_tokens"])
 
     assert usages[0] > usages[1] + 3
+
+
+def test_a_server_that_guesses_says_the_same(
+    brooklet: ServerProcess, start_server: StartServer
+) -> None:
+    """`--speculative-ngram` changes how many steps an answer takes, and no answer."""
+    server = start_server("--speculative-ngram", "4")
+    server.wait_until_ready()
+    words = {str(token_id): 100 for text in ("x", "y") for token_id in ids_of(text)}
+    bodies: list[dict[str, Any]] = [
+        {"prompt": "Hello", "temperature": temperature, "seed": 3, "max_tokens": 40} | more
+        for temperature in (0, 1)
+        for more in ({}, {"logit_bias": words}, {"presence_penalty": 1})
+    ]
+
+    assert [brooklet.text(body) for body in bodies] == [server.text(body) for body in bodies]
+    metrics = server.metrics()
+    assert 0 < metrics["spec_decode_accepted_tokens_total"]
+    assert metrics["spec_decode_accepted_tokens_total"] < metrics["spec_decode_draft_tokens_total"]

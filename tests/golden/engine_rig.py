@@ -14,13 +14,16 @@ from streamwell.engine.block_pool import BlockPool
 from streamwell.engine.loader import LoadedModel, load
 from streamwell.engine.loop import EngineLoop
 from streamwell.engine.messages import Add, EngineConfig
+from streamwell.engine.native.decoder import BLOCK_SIZE as NATIVE_BLOCK_SIZE
 from streamwell.engine.scheduler import Scheduler
 
-BLOCK_SIZE, MAX_MODEL_LEN, MAX_NUM_SEQS = 4, 64, 8
-ALL_BLOCKS = MAX_NUM_SEQS * MAX_MODEL_LEN // BLOCK_SIZE
+MAX_MODEL_LEN, MAX_NUM_SEQS = 64, 8
+#: Small, so that a sequence has many; the native helper has its own size.
+BLOCK_SIZE = 4
+ALL_TOKENS = MAX_NUM_SEQS * MAX_MODEL_LEN
 
 
-def load_model(folder: Path, model_impl: str = "auto") -> LoadedModel:
+def load_model(folder: Path, model_impl: str = "auto", quantization: str = "none") -> LoadedModel:
     """Load in float32, on one thread: these models are too small for two."""
     config = EngineConfig(
         model_path=str(folder),
@@ -30,9 +33,10 @@ def load_model(folder: Path, model_impl: str = "auto") -> LoadedModel:
         max_num_seqs=MAX_NUM_SEQS,
         max_num_batched_tokens=1,  # the scheduler's affair, and the tests make their own
         kv_cache_bytes=None,
-        block_size=BLOCK_SIZE,
+        block_size=NATIVE_BLOCK_SIZE if model_impl == "native" else BLOCK_SIZE,
         num_threads=1,
         model_impl=model_impl,
+        quantization=quantization,
     )
     return load(config, lambda _stage, _progress: None)
 
@@ -50,15 +54,24 @@ class EngineRig:
     """A fresh scheduler over a loaded model, whose cache keeps what earlier ones left in it."""
 
     def __init__(
-        self, model: LoadedModel, *, num_blocks: int = ALL_BLOCKS, budget: int = 256
+        self,
+        model: LoadedModel,
+        *,
+        pool_tokens: int = ALL_TOKENS,
+        budget: int = 256,
+        enable_prefix_caching: bool = True,
+        speculative_ngram: int = 0,
     ) -> None:
-        self.pool = BlockPool(num_blocks, BLOCK_SIZE)
+        block_size = model.info.block_size
+        self.pool = BlockPool(pool_tokens // block_size, block_size)
         self.scheduler = Scheduler(
             self.pool,
             max_num_seqs=MAX_NUM_SEQS,
             max_num_batched_tokens=budget,
             max_model_len=MAX_MODEL_LEN,
             eos_token_ids=model.eos_token_ids,
+            enable_prefix_caching=enable_prefix_caching,
+            speculative_ngram=speculative_ngram,
         )
         self.loop = EngineLoop(self.scheduler, model.runner, self.pool)
 

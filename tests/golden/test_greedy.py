@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -17,16 +18,18 @@ from streamwell.engine.loader import LoadedModel
 
 pytestmark = pytest.mark.slow
 
-FAMILIES = [
-    "llama",
-    "llama-biases-tied",
-    "llama3-rope",
-    "qwen2",
-    "qwen2-window",
-    "qwen3-tied",
-    "mistral-window",
-    "brooklet",
-]
+#: Which of the three decoders know a family: the native one, the lean one, Transformers' own.
+FAMILIES = {
+    "llama": ("native", "torch", "transformers"),
+    "llama-biases-tied": ("native", "torch", "transformers"),
+    "llama3-rope": ("transformers",),
+    "qwen2": ("native", "torch", "transformers"),
+    "qwen2-window": ("native", "torch", "transformers"),
+    "qwen3-tied": ("native", "torch", "transformers"),
+    "qwen3-odd": ("torch", "transformers"),
+    "mistral-window": ("native", "torch", "transformers"),
+    "brooklet": ("native", "torch", "transformers"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +49,38 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(num_threads)
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
-def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Family:
-    folder = folder_of(request.param, tmp_path_factory.mktemp(request.param))
-    requests = make_requests(300)
-    return Family(folder, requests, reference_tokens(folder, requests))
+@pytest.fixture(scope="module")
+def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Family]:
+    """Families by name; the reference of each is computed once."""
+
+    @functools.cache
+    def of(name: str) -> Family:
+        folder = folder_of(name, tmp_path_factory.mktemp(name))
+        requests = make_requests(300)
+        return Family(folder, requests, reference_tokens(folder, requests))
+
+    return of
 
 
-@pytest.fixture(scope="module", params=["auto", "transformers"])
-def model(family: Family, request: pytest.FixtureRequest) -> LoadedModel:
-    return load_model(family.folder, request.param)
+@pytest.fixture(
+    scope="module", params=[(name, impl) for name, impls in FAMILIES.items() for impl in impls]
+)
+def case(
+    request: pytest.FixtureRequest, references: Callable[[str], Family]
+) -> tuple[Family, LoadedModel]:
+    name, model_impl = request.param
+    family = references(name)
+    return family, load_model(family.folder, model_impl)
+
+
+@pytest.fixture
+def family(case: tuple[Family, LoadedModel]) -> Family:
+    return case[0]
+
+
+@pytest.fixture
+def model(case: tuple[Family, LoadedModel]) -> LoadedModel:
+    return case[1]
 
 
 def test_a_request_alone_gives_the_reference(family: Family, model: LoadedModel) -> None:
@@ -68,19 +93,19 @@ def test_a_request_alone_gives_the_reference(family: Family, model: LoadedModel)
 
 
 @pytest.mark.parametrize(
-    ("num_blocks", "budget", "preempts"),
+    ("pool_tokens", "budget", "preempts"),
     [
-        pytest.param(128, 256, False, id="roomy"),
-        pytest.param(128, 8, False, id="small chunks"),
-        pytest.param(20, 256, True, id="small pool"),
-        pytest.param(17, 11, True, id="small chunks, small pool"),
+        pytest.param(512, 256, False, id="roomy"),
+        pytest.param(512, 8, False, id="small chunks"),
+        pytest.param(80, 256, True, id="small pool"),
+        pytest.param(80, 11, True, id="small chunks, small pool"),
     ],
 )
 def test_a_crowd_gives_the_reference(
-    family: Family, model: LoadedModel, num_blocks: int, budget: int, preempts: bool
+    family: Family, model: LoadedModel, pool_tokens: int, budget: int, preempts: bool
 ) -> None:
     """Neighbours, chunked prefill, late arrivals and preemption change no token."""
-    rig = EngineRig(model, num_blocks=num_blocks, budget=budget)
+    rig = EngineRig(model, pool_tokens=pool_tokens, budget=budget)
 
     outcomes = rig.serve(family.requests, arrivals=Random(1))
 
@@ -98,7 +123,7 @@ def test_sampled_tokens_are_the_same_alone_and_in_a_crowd(
         for seed, r in enumerate(family.requests[:8])
     ]
     alone = {r.request_id: EngineRig(model).serve([r])[r.request_id] for r in requests}
-    rig = EngineRig(model, num_blocks=16, budget=13)
+    rig = EngineRig(model, pool_tokens=80, budget=13)
 
     assert alone == rig.serve(requests, arrivals=Random(2))
     assert rig.scheduler.num_preemptions > 0

@@ -62,7 +62,7 @@ def invent_a_family(folder: Path) -> None:
     edit_config(folder, model_type="nonesuch", architectures=["NonesuchForCausalLM"])
 
 
-@pytest.mark.parametrize("model_impl", ["auto", "transformers"])
+@pytest.mark.parametrize("model_impl", ["native", "torch", "transformers"])
 @pytest.mark.parametrize(
     "damage",
     [
@@ -114,7 +114,7 @@ def test_end_of_sequence_ids_come_from_the_generation_config(
     assert expected == load_model(folder).eos_token_ids
 
 
-@pytest.mark.parametrize("model_impl", ["auto", "transformers"])
+@pytest.mark.parametrize("model_impl", ["native", "torch", "transformers"])
 def test_a_sliding_window_changes_the_tokens(tmp_path: Path, model_impl: str) -> None:
     """The same weights speak differently without the window, so the golden test sees it."""
     request = make_requests(300)[1]

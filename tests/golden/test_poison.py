@@ -50,7 +50,7 @@ def expected(folder: Path, requests_: list[GenerateRequest]) -> dict[str, list[i
     return reference_tokens(folder, requests_)
 
 
-@pytest.fixture(scope="module", params=["auto", "transformers"])
+@pytest.fixture(scope="module", params=["native", "torch", "transformers"])
 def model(folder: Path, request: pytest.FixtureRequest) -> LoadedModel:
     return load_model(folder, request.param)
 
@@ -70,7 +70,7 @@ def test_a_poisoned_sequence_fails_alone(
     """Its neighbours, and those who get its blocks after it, give the reference."""
     bad = [poisoned(requests_[1], f"bad{at}", at) for at in (0, 20, 39)]
     crowd = [bad[0], *requests_[:5], bad[1], *requests_[5:10], bad[2], *requests_[10:]]
-    rig = EngineRig(model, num_blocks=24, budget=budget)
+    rig = EngineRig(model, pool_tokens=96, budget=budget)
 
     outcomes = rig.serve(crowd, arrivals=Random(3))
 
@@ -85,7 +85,7 @@ def test_a_cache_full_of_poison_is_reused_safely(
     model: LoadedModel, requests_: list[GenerateRequest], expected: dict[str, list[int]]
 ) -> None:
     """After poison has been in every block, everything is as with a fresh cache."""
-    rig = EngineRig(model, num_blocks=20)
+    rig = EngineRig(model, pool_tokens=80)
     longest = requests_[1]
     rig.serve([poisoned(longest, f"bad{i}", 0) for i in range(4)])
 

@@ -65,7 +65,8 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
     "qwen2-window": _config(
         Qwen2Config, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1
     ),
-    "qwen3-tied": _config(Qwen3Config, head_dim=24, tie_word_embeddings=True),
+    "qwen3-tied": _config(Qwen3Config, head_dim=32, tie_word_embeddings=True),
+    "qwen3-odd": _config(Qwen3Config, head_dim=24),
     "mistral-window": _config(MistralConfig, sliding_window=WINDOW),
     "mistral-no-window": _config(MistralConfig, sliding_window=None),
     "gemma2": _config(Gemma2Config, head_dim=16, query_pre_attn_scalar=16),

@@ -241,3 +241,10 @@ def test_the_outcome_does_not_depend_on_merging(
     assert first == second
     assert text[: end + minus_length] == first[0]
     assert (STOP if ends else LENGTH) == first[2]
+
+
+def test_cached_tokens_come_with_the_last_word() -> None:
+    """What the engine told of its cache, with whichever delta, is in `Finished`."""
+    deltas = [TokenDelta((65,), None, 16), TokenDelta((66,), LENGTH)]
+
+    assert Finished(LENGTH, (), 16) == generate(Deltas(deltas))[-1]

@@ -283,3 +283,17 @@ def test_a_row_without_any_token_fails_alone() -> None:
 
     assert (-1, "the logits are not finite") == (dead.token_id, dead.error)
     assert alive.error is None
+
+
+@pytest.mark.parametrize(
+    "params", [{"temperature": 0.0}, {"temperature": 0.7}, {"temperature": 1.0, "top_p": 0.8}]
+)
+def test_rows_after_guesses_are_those_of_later_steps(params: dict[str, float]) -> None:
+    """A row so many tokens ahead gives what the sequence would get with these tokens in it."""
+    params_ = params_of(min_tokens=7, logit_bias=((3, 1.5), (5, 9.0)), **params)
+    later = [a_seq(params_, completion=(4, 5, 6, 7, 8)[:count]) for count in (3, 4, 5)]
+    logits = some_logits(3)
+
+    one_by_one = [Sampler(EOS)(logits[row : row + 1].clone(), [later[row]])[0] for row in range(3)]
+
+    assert one_by_one == Sampler(EOS)(logits.clone(), [later[0]] * 3, [0, 1, 2])

@@ -2,77 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
 from itertools import pairwise
 
 import pytest
+from scheduler_bench import EOS, OTHER, STOP_ID, Bench, a_seq, shape_of
 
-from streamwell.core.types import FinishReason, SamplingParams
-from streamwell.engine.block_pool import BlockPool
-from streamwell.engine.scheduler import Scheduler
-from streamwell.engine.sequence import Sampled, Sequence, SequenceOutput, Step
-
-EOS, OTHER, STOP_ID = 2, 7, 9
-
-
-def a_seq(request_id: str, num_tokens: int = 4, max_tokens: int = 8, **params: object) -> Sequence:
-    sampling = SamplingParams(max_tokens=max_tokens, **params)  # type: ignore[arg-type]
-    return Sequence(request_id, [OTHER] * num_tokens, sampling)
-
-
-class Bench:
-    """A scheduler and its pool, with a sampler that says what a test wants."""
-
-    def __init__(
-        self,
-        seqs: Ordered[Sequence] = (),
-        *,
-        num_blocks: int = 32,
-        max_num_seqs: int = 8,
-        max_num_batched_tokens: int = 64,
-        max_model_len: int = 32,
-    ) -> None:
-        self.pool = BlockPool(num_blocks, 4)
-        self.scheduler = Scheduler(
-            self.pool,
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
-            max_model_len=max_model_len,
-            eos_token_ids=frozenset({EOS}),
-        )
-        for seq in seqs:
-            self.scheduler.add(seq)
-
-    def plan(self) -> Step:
-        step = self.scheduler.schedule()
-        assert step is not None
-        self.scheduler.check_integrity()
-        return step
-
-    def step(self, **tokens: int | str) -> list[SequenceOutput]:
-        """One step; `tokens` names a token or an error by request id, else it is `OTHER`."""
-        step = self.plan()
-        outputs = self.scheduler.apply(
-            {chunk.seq.request_id: self._sampled(chunk.seq, tokens) for chunk in step.chunks}, step
-        )
-        self.scheduler.check_integrity()
-        return outputs
-
-    def drain(self) -> list[SequenceOutput]:
-        outputs = []
-        while self.scheduler.has_work:
-            outputs += self.step()
-        return outputs
-
-    @staticmethod
-    def _sampled(seq: Sequence, tokens: dict[str, int | str]) -> Sampled:
-        token = tokens.get(seq.request_id, OTHER)
-        return Sampled(token) if isinstance(token, int) else Sampled(-1, token)
-
-
-def shape_of(step: Step) -> list[tuple[str, int, int]]:
-    """`(request, start, num_tokens)` of every chunk."""
-    return [(c.seq.request_id, c.start, c.num_tokens) for c in step.chunks]
+from streamwell.core.types import FinishReason
+from streamwell.engine.sequence import SequenceOutput
 
 
 @pytest.mark.parametrize(
@@ -183,8 +119,7 @@ def test_a_long_prompt_does_not_hold_up_decodes() -> None:
     for _ in range(3):
         step = bench.plan()
         shapes.append(shape_of(step))
-        results = {chunk.seq.request_id: Sampled(OTHER) for chunk in step.chunks}
-        bench.scheduler.apply(results, step)
+        bench.finish(step)
 
     assert [
         [("a", 1, 1), ("b", 1, 1), ("long", 0, 6)],
@@ -237,7 +172,7 @@ def test_the_newest_is_preempted_and_computed_again() -> None:
 def test_a_preempted_sequence_is_next_in_the_queue() -> None:
     """It came before those who wait, so it goes before them."""
     bench = Bench([a_seq("a", 12, 20), a_seq("b", 16, 16)], num_blocks=8)
-    bench.scheduler.add(a_seq("c", 4))
+    bench.scheduler.add(a_seq("c", 20))
     while bench.scheduler.num_preemptions == 0:
         bench.step()
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
+from walk_cache import FakeCache
 
 from streamwell.core.types import FinishReason, SamplingParams
 from streamwell.engine.block_pool import BlockPool
 from streamwell.engine.scheduler import Scheduler
-from streamwell.engine.sequence import Sampled, Sequence, SequenceOutput, Step
+from streamwell.engine.sequence import Chunk, Sampled, Sequence, SequenceOutput, Step
 
 NUM_WALKS, STEPS_PER_WALK = 20, 500
 EOS, STOP_ID, VOCAB_SIZE = 2, 3, 40
@@ -22,12 +23,13 @@ class Account:
     """What the walk knows of one live request."""
 
     seq: Sequence
-    arrival: int
     prompt: tuple[int, ...]
     tokens: list[int] = field(default_factory=list)
     #: Where its next chunk must start.
     num_computed: int = 0
     num_preemptions: int = 0
+    #: What it must be told with its first output, once it was admitted.
+    num_cached: int | None = None
 
     @property
     def is_running(self) -> bool:
@@ -36,6 +38,11 @@ class Account:
     @property
     def need(self) -> int:
         return len(self.prompt) + len(self.tokens) - self.num_computed
+
+    def has_beginning_of(self, other: Account) -> bool:
+        """Their first blocks are the same, so one of them may wait for the other."""
+        mine, its = (a.seq.token_ids[:BLOCK_SIZE] for a in (self, other))
+        return mine == its and self.seq.cache_salt == other.seq.cache_salt
 
     def expected_reason(self) -> FinishReason | None:
         """Told from the tokens alone."""
@@ -54,6 +61,7 @@ class Walk:
         self.rng = Random(seed)
         self.max_num_seqs = self.rng.randint(2, 8)
         self.budget = self.rng.choice([self.max_num_seqs, 12, 24, 100])
+        self.guesses = seed % 2 == 1
         self.pool = BlockPool(self.rng.randint(12, 22), BLOCK_SIZE)
         self.scheduler = Scheduler(
             self.pool,
@@ -61,23 +69,31 @@ class Walk:
             max_num_batched_tokens=self.budget,
             max_model_len=MAX_MODEL_LEN,
             eos_token_ids=frozenset({EOS}),
+            speculative_ngram=3 if self.guesses else 0,
         )
-        #: In order of arrival.
+        self.cache = FakeCache(BLOCK_SIZE)
+        self.texts = [[self.rng.randrange(VOCAB_SIZE) for _ in range(30)] for _ in range(3)]
         self.live: dict[str, Account] = {}
         self.num_added = self.num_aborted = self.num_ended = self.num_resumed = 0
 
     def add(self) -> None:
-        rng, self.num_added = self.rng, self.num_added + 1
-        sampling = SamplingParams(
-            max_tokens=rng.randint(1, 40),
-            min_tokens=rng.choice([0, 0, 3]),
-            ignore_eos=rng.random() < 0.3,
-            stop_token_ids=rng.choice([(), (STOP_ID,)]),
-        )
-        prompt = tuple(rng.randrange(VOCAB_SIZE) for _ in range(rng.randint(1, 30)))
-        seq = Sequence(f"r{self.num_added}", list(prompt), sampling)
-        self.live[seq.request_id] = Account(seq, self.num_added, prompt)
-        self.scheduler.add(seq)
+        """One request, or several of the same prompt, which often begins like others."""
+        rng = self.rng
+        known = rng.choice(self.texts)[: rng.choice([0, 5, 12, 20])]
+        prompt = [*known, *(rng.randrange(VOCAB_SIZE) for _ in range(rng.randint(1, 10)))]
+        priority, salt = rng.choice([0, 0, 0, 1, -1]), rng.choice(["", "", "", "x"])
+        for _ in range(rng.choice([1, 1, 1, 3])):
+            self.num_added += 1
+            sampling = SamplingParams(
+                max_tokens=rng.randint(1, 40),
+                min_tokens=rng.choice([0, 0, 3]),
+                ignore_eos=rng.random() < 0.3,
+                stop_token_ids=rng.choice([(), (STOP_ID,)]),
+                presence_penalty=rng.choice([0.0, 0.0, 1.0]),
+            )
+            seq = Sequence(f"r{self.num_added}", list(prompt), sampling, priority, salt)
+            self.live[seq.request_id] = Account(seq, tuple(prompt))
+            self.scheduler.add(seq)
 
     def abort(self) -> None:
         if not self.live:
@@ -93,64 +109,102 @@ class Walk:
         num_preemptions = self.scheduler.num_preemptions
         step = self.scheduler.schedule()
         self.scheduler.check_integrity()
-        preempted = {account for account in was_running if not account.is_running}
-        assert len(preempted) == self.scheduler.num_preemptions - num_preemptions
+        running = {a for a in self.live.values() if a.is_running}
+        # a preempted sequence may be back at once, on blocks that others hold
+        moved = {a for a in was_running if a.seq.num_computed_tokens != a.num_computed}
+        preempted = (was_running - running) | moved
+        assert len(preempted) <= self.scheduler.num_preemptions - num_preemptions
         for account in preempted:
             account.num_computed = 0
             account.num_preemptions += 1
         if step is None:
             assert not self.live
             return
-        self.check_fairness(step, was_running - preempted)
+        self.check_admitted(running - (was_running - preempted))
+        self.check_fairness(step, running)
         self.check_chunks(step)
+        for account in running:
+            self.cache.check(account.seq, account.num_computed)
         self.apply(step)
 
-    def check_fairness(self, step: Step, stayed: set[Account]) -> None:
-        """Limits, order of arrival, decodes first, and no budget wasted."""
+    def check_admitted(self, admitted: set[Account]) -> None:
+        """By rank, but for those who wait for their like; with full blocks, never with all."""
+        for account in admitted:
+            start = account.num_computed = account.seq.num_computed_tokens
+            assert start % BLOCK_SIZE == 0
+            assert account.need >= 1
+            if account.num_cached is None:
+                account.num_cached = start
+        for waiting in (a for a in self.live.values() if not a.is_running):
+            if any(waiting.seq.rank < account.seq.rank for account in admitted):
+                others = (a for a in self.live.values() if a.is_running)
+                assert any(waiting.has_beginning_of(other) for other in others)
+
+    def check_fairness(self, step: Step, running: set[Account]) -> None:
+        """Limits, decodes first, half for the first in rank, the short before the long."""
         chosen = {self.live[chunk.seq.request_id]: chunk.num_tokens for chunk in step.chunks}
-        running = [account for account in self.live.values() if account.is_running]
+        by_rank = sorted(running, key=lambda account: account.seq.rank)
         assert len(chosen) == len(step.chunks)
         assert step.num_tokens <= self.budget
         assert self.scheduler.num_running == len(running) <= self.max_num_seqs
         assert self.scheduler.num_waiting == len(self.live) - len(running)
-        # whoever runs came before whoever waits, and the oldest of all goes on
-        assert running == list(self.live.values())[: len(running)]
-        assert running[0] in chosen
-        assert {account for account in stayed if account.need == 1} <= chosen.keys()
-        if any(chosen.get(account, 0) < account.need for account in running):
+        assert by_rank[0] in chosen
+        assert {account for account in running if account.need == 1} <= chosen.keys()
+        prefills = [account for account in by_rank if account.need > 1]
+        left = self.budget - (len(by_rank) - len(prefills))
+        if prefills:
+            assert chosen[prefills[0]] >= min(prefills[0].need, left / 2)
+        if any(chosen.get(account, 0) < account.need for account in prefills):
             assert self.budget == step.num_tokens
+        order = sorted(prefills[1:], key=lambda a: (a.seq.priority, a.need))
+        gets = [chosen.get(account, 0) / account.need for account in order]
+        assert gets == sorted(gets, reverse=True)
 
     def check_chunks(self, step: Step) -> None:
-        """Each chunk goes on where the last one of its sequence ended, in blocks that it holds."""
+        """Each chunk goes on where the last one of its sequence ended, in blocks of its own."""
         for chunk in step.chunks:
             account = self.live[chunk.seq.request_id]
             assert account.num_computed == chunk.start
-            assert 1 <= chunk.num_tokens <= account.need
-            assert chunk.end <= len(chunk.seq.block_ids) * BLOCK_SIZE
+            num_drafts = len(chunk.draft_ids)
+            assert 1 <= chunk.num_tokens - num_drafts <= account.need
             assert [*account.prompt, *account.tokens] == chunk.seq.token_ids
-            account.num_computed = chunk.end
+            assert not (num_drafts and account.seq.sampling.presence_penalty)
+            account.num_computed = chunk.end - num_drafts
+            self.cache.write(chunk)
 
     def apply(self, step: Step) -> None:
-        results = {c.seq.request_id: self.sampled() for c in step.chunks if c.is_sampled}
+        results = {c.seq.request_id: self.sampled(c) for c in step.chunks if c.is_sampled}
         outputs = self.scheduler.apply(results, step)
         self.scheduler.check_integrity()
         assert sorted(results) == sorted(output.request_id for output in outputs)
         for output in outputs:
             self.take(output, results[output.request_id])
 
-    def sampled(self) -> Sampled:
-        if self.rng.random() < 0.01:
-            return Sampled(-1, "unlucky")
-        return Sampled(self.rng.randrange(VOCAB_SIZE))
+    def sampled(self, chunk: Chunk) -> tuple[Sampled, ...]:
+        """A model that repeats itself, so that many guesses are right."""
+        own, rng = chunk.seq.token_ids, self.rng
+        likely = (*chunk.draft_ids, own[-3:][0])
+        return tuple(
+            Sampled(-1, "unlucky")
+            if rng.random() < 0.01
+            else Sampled(likely[at] if rng.random() < 0.6 else rng.randrange(VOCAB_SIZE))
+            for at in range(chunk.num_sampled)
+        )
 
-    def take(self, output: SequenceOutput, sampled: Sampled) -> None:
+    def take(self, output: SequenceOutput, sampled: tuple[Sampled, ...]) -> None:
         account = self.live[output.request_id]  # whoever has ended or was aborted stays silent
-        if sampled.error is not None:
-            expected = SequenceOutput(output.request_id, (), FinishReason.ERROR, sampled.error)
+        name, error = output.request_id, sampled[0].error
+        if error is not None:
+            expected = SequenceOutput(name, (), FinishReason.ERROR, error)
         else:
-            account.tokens.append(sampled.token_id)
+            cached = 0 if account.tokens else account.num_cached or 0
+            account.tokens += output.token_ids
+            account.num_computed += len(output.token_ids) - 1
+            assert list(output.token_ids) == [s.token_id for s in sampled][: len(output.token_ids)]
             reason = account.expected_reason()
-            expected = SequenceOutput(output.request_id, (sampled.token_id,), reason)
+            expected = SequenceOutput(name, output.token_ids, reason, num_cached_tokens=cached)
+            if reason is None:
+                self.cache.check(account.seq, account.num_computed)
         assert expected == output
         if expected.finish_reason is not None:
             del self.live[output.request_id]
@@ -164,9 +218,9 @@ def test_every_rule_holds_on_a_random_walk(seed: int) -> None:
     """10,000 steps: fair, within limits, each request ends once, and no block is ever lost."""
     walk = Walk(seed)
     for _ in range(STEPS_PER_WALK):
-        if walk.rng.random() < 0.25:
+        if walk.rng.random() < 0.13:
             walk.add()
-        if walk.rng.random() < 0.02:
+        if walk.rng.random() < 0.04:
             walk.abort()
         walk.step()
     while walk.scheduler.has_work:
@@ -174,5 +228,7 @@ def test_every_rule_holds_on_a_random_walk(seed: int) -> None:
 
     assert walk.num_added == walk.num_ended + walk.num_aborted
     assert walk.scheduler.num_preemptions > 0
+    assert walk.scheduler.num_hit_tokens > 0
+    assert (walk.scheduler.num_accepted_tokens > 0) is walk.guesses
     assert walk.num_resumed > 0
     assert 0 == walk.pool.num_used

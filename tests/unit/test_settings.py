@@ -69,6 +69,15 @@ def test_flags_set_what_they_name() -> None:
     assert (Path("d"), "scripted", 0) == (settings.data_dir, settings.engine, settings.drain_s)
 
 
+def test_the_prefix_cache_is_on_unless_it_is_switched_off() -> None:
+    """The flag has vLLM's name, and its negative."""
+    flags = ["--enable-prefix-caching", "--no-enable-prefix-caching"]
+
+    assert [True, True, False] == [
+        _parse(*arguments).enable_prefix_caching for arguments in ([], *([flag] for flag in flags))
+    ]
+
+
 def test_the_environment_stands_in_for_flags(monkeypatch: pytest.MonkeyPatch) -> None:
     """`STREAMWELL_<FLAG>` counts where the flag is not given."""
     monkeypatch.setenv("STREAMWELL_MAX_NUM_SEQS", "3")
@@ -89,6 +98,7 @@ BAD_ARGUMENTS: list[list[str]] = [
     ["--kv-cache-mib", "0"],
     ["--block-size", "0"],
     ["--num-threads", "0"],
+    ["--speculative-ngram", "-1"],
     ["--sse-ping-s", "0"],
     ["--drain-s", "-1"],
     ["--engine-hang-s", "0"],

@@ -14,17 +14,22 @@ from torch.nn import functional
 from streamwell.engine.attention import Attention, LayerShape
 from streamwell.engine.families import DecoderSpec
 from streamwell.engine.linear import Linear, make_linear
+from streamwell.engine.quantization import head_quantization, rounded
 
 Weights = Mapping[str, torch.Tensor]
+
+
+def rotary_angles(spec: DecoderSpec, num_positions: int) -> torch.Tensor:
+    """`[num_positions, head_dim / 2]` float32: how far each pair turns at each position."""
+    steps = torch.arange(0, spec.head_dim, 2, dtype=torch.float32) / spec.head_dim
+    return torch.outer(torch.arange(num_positions).float(), 1.0 / spec.rope_theta**steps)
 
 
 class Rotary:
     """Rotary position embeddings (Su et al. 2021), halves rotated as in Transformers' Llama."""
 
     def __init__(self, spec: DecoderSpec, dtype: torch.dtype, device: torch.device) -> None:
-        steps = torch.arange(0, spec.head_dim, 2, dtype=torch.float32) / spec.head_dim
-        inverse = 1.0 / spec.rope_theta**steps
-        angles = torch.outer(torch.arange(spec.max_position_embeddings).float(), inverse)
+        angles = rotary_angles(spec, spec.max_position_embeddings)
         angles = torch.cat((angles, angles), -1)
         self._cos = angles.cos().to(device, dtype)
         self._sin = angles.sin().to(device, dtype)
@@ -42,15 +47,15 @@ def _rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tens
 class Block:
     """One layer: norm, fused q/k/v, rotary, attention, output, norm, fused gate/up, down."""
 
-    def __init__(self, spec: DecoderSpec, layer: int, weights: Weights) -> None:
+    def __init__(self, spec: DecoderSpec, layer: int, weights: Weights, quantization: str) -> None:
         prefix = f"model.layers.{layer}."
         attention, mlp = f"{prefix}self_attn.", f"{prefix}mlp."
         self._spec = spec
         self._layer = layer
-        self._qkv = _fused(weights, [f"{attention}{name}_proj" for name in "qkv"])
-        self._out = _fused(weights, [f"{attention}o_proj"])
-        self._gate_up = _fused(weights, [f"{mlp}gate_proj", f"{mlp}up_proj"])
-        self._down = _fused(weights, [f"{mlp}down_proj"])
+        self._qkv = _fused(weights, [f"{attention}{name}_proj" for name in "qkv"], quantization)
+        self._out = _fused(weights, [f"{attention}o_proj"], quantization)
+        self._gate_up = _fused(weights, [f"{mlp}gate_proj", f"{mlp}up_proj"], quantization)
+        self._down = _fused(weights, [f"{mlp}down_proj"], quantization)
         self._norm_in = weights[f"{prefix}input_layernorm.weight"]
         self._norm_mid = weights[f"{prefix}post_attention_layernorm.weight"]
         self._norm_q = weights.get(f"{attention}q_norm.weight")
@@ -85,7 +90,7 @@ class Block:
 class LeanDecoder:
     """A whole decoder over paged attention."""
 
-    def __init__(self, spec: DecoderSpec, weights: Weights) -> None:
+    def __init__(self, spec: DecoderSpec, weights: Weights, quantization: str = "none") -> None:
         self._embedding = weights["model.embed_tokens.weight"]
         self.vocab_size, _ = self._embedding.shape
         self.dtype, self.device = self._embedding.dtype, self._embedding.device
@@ -93,10 +98,12 @@ class LeanDecoder:
         self.shapes = [shape] * spec.num_layers
         self._spec = spec
         self._rotary = Rotary(spec, self.dtype, self.device)
-        self._blocks = [Block(spec, layer, weights) for layer in range(spec.num_layers)]
+        self._blocks = [
+            Block(spec, layer, weights, quantization) for layer in range(spec.num_layers)
+        ]
         self._norm = weights["model.norm.weight"]
         head = "model.embed_tokens" if spec.tie_word_embeddings else "lm_head"
-        self._head = _fused(weights, [head])
+        self._head = _fused(weights, [head], head_quantization(quantization))
 
     def forward(
         self,
@@ -118,9 +125,9 @@ def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor
     return functional.rms_norm(x, (x.shape[-1],), weight, eps)
 
 
-def _fused(weights: Weights, names: list[str]) -> Linear:
+def _fused(weights: Weights, names: list[str], quantization: str) -> Linear:
     """One linear layer for several that read the same input."""
-    parts = [weights[f"{name}.weight"] for name in names]
+    parts = [rounded(weights[f"{name}.weight"], quantization) for name in names]
     weight = parts[0] if len(parts) == 1 else torch.cat(parts)
     biases = [weights[f"{name}.bias"] for name in names if f"{name}.bias" in weights]
     return make_linear(weight, torch.cat(biases) if biases else None)

@@ -39,6 +39,7 @@ from streamwell.engine.messages import (
     decode_to_server,
     encode_frame,
 )
+from streamwell.engine.sequence import SequenceOutput
 
 log = structlog.get_logger()
 
@@ -51,6 +52,7 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._token_ids: list[int] = []
+        self._num_cached_tokens = 0
         self._reason: FinishReason | None = None
         self._error: EngineError | None = None
         self._arrived = asyncio.Event()
@@ -59,9 +61,10 @@ class Mailbox:
     def is_ended(self) -> bool:
         return self._reason is not None or self._error is not None
 
-    def put(self, token_ids: tuple[int, ...], reason: FinishReason | None) -> None:
-        self._token_ids.extend(token_ids)
-        self._reason = reason
+    def put(self, output: SequenceOutput) -> None:
+        self._token_ids.extend(output.token_ids)
+        self._num_cached_tokens += output.num_cached_tokens
+        self._reason = output.finish_reason
         self._arrived.set()
 
     def fail(self, error: EngineError) -> None:
@@ -76,8 +79,9 @@ class Mailbox:
             raise self._error
         if self._error is not None:
             self._arrived.set()
-        delta = TokenDelta(tuple(self._token_ids), self._reason)
+        delta = TokenDelta(tuple(self._token_ids), self._reason, self._num_cached_tokens)
         self._token_ids.clear()
+        self._num_cached_tokens = 0
         return delta
 
 
@@ -232,4 +236,4 @@ class ProcessEngine:
             if output.error is not None:
                 mailbox.fail(SequenceFailed(f"{SequenceFailed.__doc__} ({output.error})"))
             else:
-                mailbox.put(output.token_ids, output.finish_reason)
+                mailbox.put(output)

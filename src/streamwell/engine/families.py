@@ -76,6 +76,47 @@ def describe(config: Mapping[str, Any]) -> DecoderSpec | None:
     )
 
 
+def check_shapes(spec: DecoderSpec, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Compare the shapes of a model's weights with its spec; the native helper trusts them.
+
+    Raises:
+        KeyError: a weight is missing.
+        ValueError: one is of another shape.
+    """
+    vocab_size, hidden = shapes["model.embed_tokens.weight"]
+    expected: dict[str, tuple[int, ...]] = {"model.norm": (hidden,)}
+    if not spec.tie_word_embeddings:
+        expected["lm_head"] = (vocab_size, hidden)
+    for layer in range(spec.num_layers):
+        prefix = f"model.layers.{layer}."
+        inner = shapes[f"{prefix}mlp.gate_proj.weight"][0]
+        expected |= {prefix + name: s for name, s in _block_shapes(spec, hidden, inner).items()}
+    for name, shape in expected.items():
+        # head norms and biases may be missing, everything else must be there
+        is_optional = name.endswith(("q_norm", "k_norm"))
+        found = shapes.get(f"{name}.weight", shape) if is_optional else shapes[f"{name}.weight"]
+        if (found, shapes.get(f"{name}.bias", shape[:1])) != (shape, shape[:1]):
+            raise ValueError(f"the shape of {name} is not {shape}")
+
+
+def _block_shapes(spec: DecoderSpec, hidden: int, inner: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of one block's weights."""
+    queries, keys = spec.num_heads * spec.head_dim, spec.num_kv_heads * spec.head_dim
+    return {
+        "self_attn.q_proj": (queries, hidden),
+        "self_attn.k_proj": (keys, hidden),
+        "self_attn.v_proj": (keys, hidden),
+        "self_attn.o_proj": (hidden, queries),
+        "self_attn.q_norm": (spec.head_dim,),
+        "self_attn.k_norm": (spec.head_dim,),
+        "mlp.gate_proj": (inner, hidden),
+        "mlp.up_proj": (inner, hidden),
+        "mlp.down_proj": (hidden, inner),
+        "input_layernorm": (hidden,),
+        "post_attention_layernorm": (hidden,),
+    }
+
+
 def _windows(config: Mapping[str, Any]) -> tuple[int | None, ...]:
     num_layers, window = config["num_hidden_layers"], config.get("sliding_window")
     if config.get("layer_types"):

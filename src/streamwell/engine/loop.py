@@ -17,7 +17,7 @@ class Runner(Protocol):
 
     vocab_size: int
 
-    def run(self, step: Step) -> Mapping[str, Sampled]: ...
+    def run(self, step: Step) -> Mapping[str, tuple[Sampled, ...]]: ...
 
 
 class EngineLoop:
@@ -43,7 +43,13 @@ class EngineLoop:
         try:
             self._check_ids(request)
             self._scheduler.add(
-                Sequence(request.request_id, list(request.prompt_ids), request.sampling)
+                Sequence(
+                    request.request_id,
+                    list(request.prompt_ids),
+                    request.sampling,
+                    request.priority,
+                    request.cache_salt,
+                )
             )
         except ValueError as error:
             self._refused.append(
@@ -68,6 +74,10 @@ class EngineLoop:
             num_blocks=self._pool.num_blocks,
             num_preemptions=self._scheduler.num_preemptions,
             num_steps=self._num_steps,
+            num_prefix_queried_tokens=self._scheduler.num_queried_tokens,
+            num_prefix_hit_tokens=self._scheduler.num_hit_tokens,
+            num_draft_tokens=self._scheduler.num_draft_tokens,
+            num_accepted_tokens=self._scheduler.num_accepted_tokens,
         )
 
     def _check_ids(self, request: GenerateRequest) -> None:

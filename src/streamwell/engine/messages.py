@@ -28,8 +28,13 @@ class EngineConfig(msgspec.Struct, tag="config", frozen=True, kw_only=True):
     kv_cache_bytes: int | None
     block_size: int
     num_threads: int | None
-    #: `auto` takes the lean decoder where the family is known; `transformers` never does.
+    #: `native`, `torch` or `transformers`; `auto` takes the first of them that can run the model.
     model_impl: str = "auto"
+    #: `none`, `int8` or `int4`: what weights are rounded to when they are loaded.
+    quantization: str = "none"
+    enable_prefix_caching: bool = True
+    #: Tokens that prompt lookup guesses per step and sequence; 0 is off.
+    speculative_ngram: int = 0
 
 
 class Add(msgspec.Struct, tag="add", frozen=True):

@@ -1,71 +1,71 @@
-"""Runs a step on the device: ids in, one forward pass, one sampled token per finished chunk."""
+"""Runs a step on the device: ids in, one forward pass, sampled tokens of each finished chunk."""
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Protocol
 
 import torch
 
-from streamwell.engine.attention import (
-    Attention,
-    LayerShape,
-    PagedAttention,
-    PagedCache,
-    build_layout,
-    order_chunks,
-)
+from streamwell.engine.attention import order_chunks
 from streamwell.engine.sampler import Sampler
-from streamwell.engine.sequence import Sampled, Step
+from streamwell.engine.sequence import Chunk, Sampled, Sequence, Step
 
 
-class Decoder(Protocol):
-    """A model: `block.LeanDecoder`, or `transformers_model.TransformersDecoder`."""
+class Model(Protocol):
+    """A decoder and its cache: `torch_model.TorchModel`, or `native.decoder.NativeDecoder`."""
 
     vocab_size: int
     dtype: torch.dtype
     device: torch.device
-    #: What each layer caches per token.
-    shapes: list[LayerShape]
 
-    def forward(
-        self,
-        token_ids: torch.Tensor,
-        positions: torch.Tensor,
-        rows: torch.Tensor,
-        attention: Attention,
-    ) -> torch.Tensor:
-        """Logits `[len(rows), vocab_size]` of some rows of `[num_tokens]` ids."""
+    @property
+    def bytes_per_token(self) -> int:
+        """What the cache takes per token, over all layers."""
+        ...
+
+    def allocate(self, num_blocks: int) -> None:
+        """Make the cache; `forward` needs it. Block 0 belongs to nobody."""
+        ...
+
+    def forward(self, chunks: list[Chunk], rows: list[int]) -> torch.Tensor:
+        """Compute chunks that `order_chunks` has ordered, and write their keys and values.
+
+        Returns:
+            Logits `[len(rows), vocab_size]` of some rows of the chunks' tokens laid end to end;
+            good until the next call.
+        """
         ...
 
 
 class ModelRunner:
     """Everything of the engine that touches tensors each step."""
 
-    def __init__(self, decoder: Decoder, cache: PagedCache, sampler: Sampler) -> None:
-        self.vocab_size = decoder.vocab_size
-        self._decoder = decoder
-        self._cache = cache
+    def __init__(self, model: Model, sampler: Sampler) -> None:
+        self.vocab_size = model.vocab_size
+        self._model = model
         self._sampler = sampler
 
     @torch.inference_mode()
-    def run(self, step: Step) -> dict[str, Sampled]:
-        """Compute a step; returns what was sampled, by request id, for chunks that end in one."""
-        device = self._decoder.device
+    def run(self, step: Step) -> dict[str, tuple[Sampled, ...]]:
+        """Compute a step; returns what was sampled, by request id, for chunks that end in one.
+
+        A chunk has `num_sampled` of them, in the order of its positions.
+        """
         chunks = order_chunks(step)
-        layout = build_layout(chunks, self._cache.block_size, device)
-        token_ids = [i for c in chunks for i in c.seq.token_ids[c.start : c.end]]
-        positions = [p for c in chunks for p in range(c.start, c.end)]
-        seqs, last_rows, end = [], [], 0
+        seqs: list[Sequence] = []
+        rows: list[int] = []
+        ahead: list[int] = []
+        end = 0
         for chunk in chunks:
             end += chunk.num_tokens
-            if chunk.is_sampled:
-                seqs.append(chunk.seq)
-                last_rows.append(end - 1)
-        logits = self._decoder.forward(
-            torch.tensor(token_ids, device=device),
-            torch.tensor(positions, device=device),
-            torch.tensor(last_rows, dtype=torch.int64, device=device),
-            PagedAttention(self._cache, layout),
-        )
-        tokens = self._sampler(logits, seqs) if seqs else []
-        return {seq.request_id: token for seq, token in zip(seqs, tokens, strict=True)}
+            seqs += [chunk.seq] * chunk.num_sampled
+            rows += range(end - chunk.num_sampled, end)
+            ahead += range(chunk.num_sampled)
+        logits = self._model.forward(chunks, rows)
+        sampled = iter(self._sampler(logits, seqs, ahead) if seqs else ())
+        return {
+            chunk.seq.request_id: tuple(islice(sampled, chunk.num_sampled))
+            for chunk in chunks
+            if chunk.is_sampled
+        }

@@ -85,6 +85,8 @@ def run(connection: Connection) -> None:
         max_num_batched_tokens=config.max_num_batched_tokens,
         max_model_len=model.info.max_model_len,
         eos_token_ids=model.eos_token_ids,
+        enable_prefix_caching=config.enable_prefix_caching,
+        speculative_ngram=config.speculative_ngram,
     )
     loop = EngineLoop(scheduler, model.runner, pool)
     gc.freeze()

@@ -43,16 +43,24 @@ class Sampler:
     def __init__(self, eos_token_ids: frozenset[int]) -> None:
         self._eos_token_ids = eos_token_ids
 
-    def __call__(self, logits: torch.Tensor, seqs: list[Sequence]) -> list[Sampled]:
+    def __call__(
+        self, logits: torch.Tensor, seqs: list[Sequence], ahead: list[int] | None = None
+    ) -> list[Sampled]:
         """Choose one token per row; a row that cannot be sampled fails alone.
 
         Args:
             logits: `[len(seqs), vocab_size]`, float; float32 logits may be changed in place.
             seqs: the sequence of each row.
+            ahead: how many guessed tokens come between each sequence and the token of its row;
+                none if not given. Sequences with penalties must have none.
         """
         logits = logits.float()
-        for row, seq in enumerate(seqs):
-            self._edit(logits[row], seq)
+        indices = [
+            seq.num_completion_tokens + more
+            for seq, more in zip(seqs, ahead or [0] * len(seqs), strict=True)
+        ]
+        for row, (seq, index) in enumerate(zip(seqs, indices, strict=True)):
+            self._edit(logits[row], seq, index)
         is_finite = torch.isfinite(logits.amax(-1)).tolist()
         token_ids = logits.argmax(-1).tolist()
         rows = [
@@ -61,7 +69,8 @@ class Sampler:
             if is_finite[row] and seq.sampling.temperature >= MIN_TEMPERATURE
         ]
         if rows:
-            drawn = _draw(logits[rows], [seqs[row] for row in rows])
+            params = [seqs[row].sampling for row in rows]
+            drawn = _draw(logits[rows], params, [indices[row] for row in rows])
             for row, token_id in zip(rows, drawn, strict=True):
                 token_ids[row] = token_id
         return [
@@ -69,8 +78,8 @@ class Sampler:
             for token_id, ok in zip(token_ids, is_finite, strict=True)
         ]
 
-    def _edit(self, logits: torch.Tensor, seq: Sequence) -> None:
-        """Apply bias, penalties and `min_tokens` to one row, in place."""
+    def _edit(self, logits: torch.Tensor, seq: Sequence, index: int) -> None:
+        """Apply bias, penalties and `min_tokens` to the row of the `index`-th token, in place."""
         params = seq.sampling
         if params.logit_bias:
             ids, biases = zip(*params.logit_bias, strict=True)
@@ -83,20 +92,20 @@ class Sampler:
             completion = torch.tensor(seq.token_ids[seq.num_prompt_tokens :], device=logits.device)
             ids, counts = torch.unique(completion, return_counts=True)
             logits[ids] -= params.frequency_penalty * counts + params.presence_penalty
-        if seq.num_completion_tokens < params.min_tokens:
+        if index < params.min_tokens:
             logits[sorted({*self._eos_token_ids, *params.stop_token_ids})] = float("-inf")
 
 
-def _draw(logits: torch.Tensor, seqs: list[Sequence]) -> list[int]:
-    """Draw one token per row of `[rows, vocab_size]` float32 logits."""
-    params = [seq.sampling for seq in seqs]
+def _draw(logits: torch.Tensor, params: list[SamplingParams], indices: list[int]) -> list[int]:
+    """Draw the `index`-th token of its run per row of `[rows, vocab_size]` float32 logits."""
     temperatures = _column([p.temperature for p in params], logits)
     scaled = logits / temperatures.float()
-    draws = _column([uniform(s.sampling.seed, s.num_completion_tokens) for s in seqs], logits)
+    numbers = [uniform(p.seed, index) for p, index in zip(params, indices, strict=True)]
+    draws = _column(numbers, logits)
     is_cut = [p.top_k > 0 or p.top_p < 1.0 or p.min_p > 0.0 for p in params]
     # rows that need no cut are cut nowhere: a sort changes which token a draw means, so a row
     # goes through it exactly if its own parameters say so, whoever its neighbours are
-    token_ids = [0] * len(seqs)
+    token_ids = [0] * len(params)
     for cut in (False, True):
         rows = [row for row, flag in enumerate(is_cut) if flag is cut]
         if rows:

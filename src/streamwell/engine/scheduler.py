@@ -1,23 +1,31 @@
 """Decides what the next step computes, and takes in what it brought. Pure: no torch, no clock.
 
 Rules:
-1. First come, first served, and running sequences before waiting ones. A sequence is admitted only
-   when the running ones have had their share of the step's token budget, so a long prompt does not
-   hold them up: it gets what is left, over as many steps as that takes.
-2. When blocks run out, the newest running sequence is preempted: its blocks are freed and its
-   tokens are computed again later. The oldest one always goes on, so all of them finish.
-3. A waiting sequence is admitted when all of its tokens find room.
-4. Every sequence that was added ends with exactly one output that carries a reason or an error,
+1. Sequences are ranked by priority, then by arrival. Who runs goes on before who waits; who waits
+   is admitted by rank, when there is a place and all of its tokens find room.
+2. When blocks run out, the running sequence of the lowest rank is preempted: its blocks are given
+   back and its tokens are computed again later. The first in rank always goes on.
+3. Whoever runs gets a share of the step's token budget (`budget`): decodes first, then prefills,
+   the short before the long, but half for the first in rank.
+4. Whoever is admitted takes over the longest prefix of its tokens that is in the cache, but never
+   its last token: at least one must be computed to have logits. A full block can be taken over
+   once its tokens are computed. A sequence whose next block is being computed by another, which
+   goes before it by rule 3, waits for that one; so equal prompts are computed once.
+5. A sequence that decodes may have the tokens after its last one guessed, with the budget and the
+   room that nobody else wants in this step. A guess is computed along with the last token; it
+   counts as computed only if it is what was sampled before it.
+6. Every sequence that was added ends with exactly one output that carries a reason or an error,
    unless it was aborted.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
 from collections.abc import Mapping
 
 from streamwell.core.types import FinishReason
 from streamwell.engine.block_pool import BlockPool
+from streamwell.engine.budget import prefill_order, share_budget
 from streamwell.engine.sequence import Chunk, Sampled, Sequence, SequenceOutput, Step
 
 
@@ -32,6 +40,8 @@ class Scheduler:
         max_num_batched_tokens: int,
         max_model_len: int,
         eos_token_ids: frozenset[int],
+        enable_prefix_caching: bool = True,
+        speculative_ngram: int = 0,
     ) -> None:
         if pool.num_blocks < pool.blocks_for(max_model_len):
             raise ValueError("the KV cache cannot hold one sequence of max_model_len tokens")
@@ -42,9 +52,19 @@ class Scheduler:
         self._max_num_batched_tokens = max_num_batched_tokens
         self._max_model_len = max_model_len
         self._eos_token_ids = eos_token_ids
-        self._waiting: deque[Sequence] = deque()
+        self._enable_prefix_caching = enable_prefix_caching
+        self._speculative_ngram = speculative_ngram
+        #: Both by rank.
+        self._waiting: list[Sequence] = []
         self._running: list[Sequence] = []
+        self._num_arrived = 0
         self.num_preemptions = 0
+        #: Prompt tokens that were looked for in the prefix cache, and those that were there.
+        self.num_queried_tokens = 0
+        self.num_hit_tokens = 0
+        #: Tokens that were guessed, and the guesses that were right.
+        self.num_draft_tokens = 0
+        self.num_accepted_tokens = 0
 
     @property
     def num_running(self) -> int:
@@ -66,7 +86,8 @@ class Scheduler:
         """
         if not 0 < seq.num_tokens < self._max_model_len:
             raise ValueError(f"prompt of {seq.num_tokens} tokens; limit {self._max_model_len - 1}")
-        self._waiting.append(seq)
+        seq.arrival, self._num_arrived = self._num_arrived, self._num_arrived + 1
+        insort(self._waiting, seq, key=_rank)
 
     def abort(self, request_id: str) -> bool:
         """Forget a sequence and free its blocks; false if there is none of that id."""
@@ -80,50 +101,105 @@ class Scheduler:
 
     def schedule(self) -> Step | None:
         """Plan the next step; `None` when there is nothing to do."""
-        plan: dict[Sequence, int] = {}
-        budget = self._max_num_batched_tokens
-        for seq in list(self._running):
-            if seq in self._running:  # it may have been preempted for one before it
-                budget -= self._plan_running(seq, min(seq.num_uncomputed_tokens, budget), plan)
-        self._admit(budget, plan)
-        chunks = tuple(Chunk(seq, seq.num_computed_tokens, n) for seq, n in plan.items())
-        return Step(chunks) if chunks else None
+        at = 0
+        while at < len(self._running):  # it gets shorter, from the end
+            self._make_room(self._running[at])
+            at += 1
+        self._admit()
+        plan = share_budget(self._running, self._max_num_batched_tokens)
+        budget = self._max_num_batched_tokens - sum(plan.values())
+        chunks = []
+        for seq, num_tokens in plan.items():
+            draft_ids = self._guess(seq, budget) if self._speculative_ngram else ()
+            budget -= len(draft_ids)
+            num_tokens += len(draft_ids)
+            chunks.append(Chunk(seq, seq.num_computed_tokens, num_tokens, draft_ids))
+        return Step(tuple(chunks)) if chunks else None
 
-    def apply(self, results: Mapping[str, Sampled], step: Step) -> list[SequenceOutput]:
+    def apply(self, results: Mapping[str, tuple[Sampled, ...]], step: Step) -> list[SequenceOutput]:
         """Take in a step's tokens; returns one output per sequence that got a token or ended.
 
-        `results` maps request ids to what was sampled, for every chunk that `is_sampled`.
+        `results` maps request ids to what was sampled, for every chunk that `is_sampled`: for its
+        last token, and after each guess.
         """
         outputs = []
         for chunk in step.chunks:
-            chunk.seq.num_computed_tokens = chunk.end
             if chunk.is_sampled:
-                outputs.append(self._take(chunk.seq, results[chunk.seq.request_id]))
+                outputs.append(self._take(chunk, results[chunk.seq.request_id]))
+            else:
+                self._advance(chunk.seq, chunk.end)
         return outputs
 
     def check_integrity(self) -> None:
         """Raises `RuntimeError` unless every block has exactly one story."""
         self._pool.check_integrity(s.block_ids for s in (*self._running, *self._waiting))
 
-    def _plan_running(self, seq: Sequence, num_tokens: int, plan: dict[Sequence, int]) -> int:
-        """Plan up to `num_tokens` for a running sequence; returns how many it got."""
-        while num_tokens and not self._grow(seq, seq.num_computed_tokens + num_tokens):
-            victim = self._running[-1]  # never planned yet: the newest comes last
+    def _make_room(self, seq: Sequence) -> None:
+        """Give a running sequence blocks for all of its tokens, at the cost of the last in rank."""
+        while not self._grow(seq, seq.num_tokens):
+            victim = self._running[-1]
             self._preempt(victim)
             if victim is seq:
-                return 0
-        if num_tokens:
-            plan[seq] = num_tokens
-        return num_tokens
-
-    def _admit(self, budget: int, plan: dict[Sequence, int]) -> None:
-        while self._waiting and budget > 0 and len(self._running) < self._max_num_seqs:
-            seq = self._waiting[0]
-            if not self._grow(seq, seq.num_tokens):
                 return
-            self._running.append(self._waiting.popleft())
-            plan[seq] = min(seq.num_uncomputed_tokens, budget)
-            budget -= plan[seq]
+
+    def _guess(self, seq: Sequence, budget: int) -> tuple[int, ...]:
+        """What may follow a sequence that decodes; as much as the budget, room and limits allow."""
+        params = seq.sampling
+        if seq.num_uncomputed_tokens > 1 or params.has_penalties:
+            return ()
+        num_left = min(
+            params.max_tokens - seq.num_completion_tokens, self._max_model_len - seq.num_tokens
+        )
+        max_tokens = min(self._speculative_ngram, budget, num_left - 1)
+        draft_ids = seq.lookup.propose(seq.token_ids, max_tokens) if max_tokens > 0 else ()
+        return draft_ids if self._grow(seq, seq.num_tokens + len(draft_ids)) else ()
+
+    def _admit(self) -> None:
+        """Let waiting sequences run, as long as there are places and room."""
+        for seq in list(self._waiting):
+            if len(self._running) == self._max_num_seqs:
+                return
+            self._take_prefix(seq)
+            if self._is_computed_by_another(seq):
+                self._free(seq)
+            elif self._grow(seq, seq.num_tokens):
+                self._waiting.remove(seq)
+                insort(self._running, seq, key=_rank)
+                self._count_hit(seq)
+            else:
+                self._free(seq)
+                return
+
+    def _take_prefix(self, seq: Sequence) -> None:
+        """Take over what the cache has of a sequence's tokens, but for the last one."""
+        num_blocks = (seq.num_tokens - 1) // self._pool.block_size
+        seq.block_ids = self._pool.take_over(self._keys(seq)[:num_blocks])
+        seq.num_computed_tokens = len(seq.block_ids) * self._pool.block_size
+
+    def _is_computed_by_another(self, seq: Sequence) -> bool:
+        """The block that a sequence needs next is still to come from one that goes before it."""
+        at = len(seq.block_ids)
+        key = self._keys(seq)[at : at + 1]
+        if not key or seq.num_uncomputed_tokens <= self._pool.block_size:
+            return False
+        return any(
+            other.num_computed_tokens < seq.num_computed_tokens + self._pool.block_size
+            and self._keys(other)[at : at + 1] == key
+            and prefill_order(other) <= prefill_order(seq)
+            for other in self._running
+        )
+
+    def _count_hit(self, seq: Sequence) -> None:
+        """Only the first admission counts: what is found after a preemption was its own."""
+        if seq.num_cached_tokens is None and self._enable_prefix_caching:
+            seq.num_cached_tokens = seq.num_computed_tokens
+            self.num_queried_tokens += seq.num_prompt_tokens
+            self.num_hit_tokens += seq.num_computed_tokens
+
+    def _keys(self, seq: Sequence) -> list[bytes]:
+        """The keys of all full blocks of a sequence; none if there is no prefix cache."""
+        size = self._pool.block_size
+        return seq.block_keys(seq.num_tokens // size, size) if self._enable_prefix_caching else []
 
     def _grow(self, seq: Sequence, num_tokens: int) -> bool:
         """Give the sequence blocks for `num_tokens` tokens; false if there are not enough."""
@@ -139,7 +215,7 @@ class Scheduler:
     def _preempt(self, seq: Sequence) -> None:
         self._running.remove(seq)
         self._free(seq)
-        self._waiting.appendleft(seq)
+        insort(self._waiting, seq, key=_rank)
         self.num_preemptions += 1
 
     def _free(self, seq: Sequence) -> None:
@@ -148,15 +224,38 @@ class Scheduler:
         seq.block_ids.clear()
         seq.num_computed_tokens = 0
 
-    def _take(self, seq: Sequence, sampled: Sampled) -> SequenceOutput:
-        if sampled.error is not None:
+    def _take(self, chunk: Chunk, sampled: tuple[Sampled, ...]) -> SequenceOutput:
+        seq, error, reason = chunk.seq, sampled[0].error, None
+        if error is not None:
+            self._pool.forget(seq.block_ids)  # whatever it was, nobody else shall have it
             self._end(seq)
-            return SequenceOutput(seq.request_id, (), FinishReason.ERROR, sampled.error)
-        seq.token_ids.append(sampled.token_id)
-        reason = self._finish_reason(seq, sampled.token_id)
+            return SequenceOutput(seq.request_id, (), FinishReason.ERROR, error)
+        num_cached_tokens = 0 if seq.num_completion_tokens else seq.num_cached_tokens or 0
+        num_before = seq.num_tokens
+        for token_id in chunk.accepted(sampled):
+            seq.token_ids.append(token_id)
+            reason = self._finish_reason(seq, token_id)
+            if reason is not None:
+                break
+        token_ids = tuple(seq.token_ids[num_before:])
+        self.num_draft_tokens += len(chunk.draft_ids)
+        self.num_accepted_tokens += len(token_ids) - 1
+        self._advance(seq, seq.num_tokens - 1)
         if reason is not None:
             self._end(seq)
-        return SequenceOutput(seq.request_id, (sampled.token_id,), reason)
+        return SequenceOutput(
+            seq.request_id, token_ids, reason, num_cached_tokens=num_cached_tokens
+        )
+
+    def _advance(self, seq: Sequence, num_computed_tokens: int) -> None:
+        """So many tokens are in the cache now; blocks that are full can be shared from now on."""
+        size = self._pool.block_size
+        first, end = seq.num_computed_tokens // size, num_computed_tokens // size
+        seq.num_computed_tokens = num_computed_tokens
+        if first < end:
+            keys = self._keys(seq)[first:end]
+            for block_id, key in zip(seq.block_ids[first:], keys, strict=False):
+                self._pool.publish(block_id, key)
 
     def _end(self, seq: Sequence) -> None:
         self._running.remove(seq)
@@ -175,3 +274,7 @@ class Scheduler:
     @staticmethod
     def _is_spent(seq: Sequence) -> bool:
         return seq.num_completion_tokens >= seq.sampling.max_tokens
+
+
+def _rank(seq: Sequence) -> tuple[int, int]:
+    return seq.rank

@@ -7,9 +7,12 @@ at the head of vLLM v1's scheduler).
 
 from __future__ import annotations
 
+import hashlib
+from array import array
 from dataclasses import dataclass, field
 
 from streamwell.core.types import FinishReason, SamplingParams
+from streamwell.engine.prompt_lookup import PromptLookup
 
 
 @dataclass(slots=True, eq=False)
@@ -20,11 +23,22 @@ class Sequence:
     #: Prompt ids, then generated ids.
     token_ids: list[int]
     sampling: SamplingParams
+    #: Lower goes first.
+    priority: int = 0
+    #: Only sequences of the same salt share cache blocks.
+    cache_salt: str = ""
     num_prompt_tokens: int = field(init=False)
+    #: The place in the order of arrival; given by the scheduler.
+    arrival: int = 0
     #: Tokens whose keys and values are in the cache.
     num_computed_tokens: int = 0
     #: Cache blocks this sequence holds, in order of position.
     block_ids: list[int] = field(default_factory=list)
+    #: Prompt tokens that its first admission found in the cache; `None` before that.
+    num_cached_tokens: int | None = None
+    lookup: PromptLookup = field(default_factory=PromptLookup)
+    #: Keys of the first full blocks, as far as somebody has asked for them.
+    _block_keys: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.num_prompt_tokens = len(self.token_ids)
@@ -41,23 +55,73 @@ class Sequence:
     def num_completion_tokens(self) -> int:
         return len(self.token_ids) - self.num_prompt_tokens
 
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Its place among all sequences: by priority, then by arrival; lower goes first."""
+        return self.priority, self.arrival
+
+    def block_keys(self, count: int, block_size: int) -> list[bytes]:
+        """Names of the contents of its first `count` blocks, which must be full.
+
+        A key is the SHA-256 of the key before it and the block's token ids; before the first one
+        stands the digest of the salt. So equal keys mean equal salts and equal tokens, from the
+        sequence's first to the block's last.
+        """
+        keys = self._block_keys
+        parent = keys[-1] if keys else hashlib.sha256(self.cache_salt.encode()).digest()
+        for start in range(len(keys) * block_size, count * block_size, block_size):
+            ids = array("q", self.token_ids[start : start + block_size])
+            parent = hashlib.sha256(parent + ids.tobytes()).digest()
+            keys.append(parent)
+        return keys[:count]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """The part of a sequence that one step computes: `[start, start + num_tokens)`."""
+    """The part of a sequence that one step computes: `[start, start + num_tokens)`.
+
+    Guessed tokens may follow the sequence's own; they are its last ones, and count.
+    """
 
     seq: Sequence
     start: int
     num_tokens: int
+    draft_ids: tuple[int, ...] = ()
 
     @property
     def end(self) -> int:
         return self.start + self.num_tokens
 
     @property
+    def token_ids(self) -> list[int]:
+        """What is computed, guesses included."""
+        return [*self.seq.token_ids[self.start : self.end], *self.draft_ids]
+
+    @property
     def is_sampled(self) -> bool:
         """The chunk reaches the last token, so its logits choose the next one."""
-        return self.end == self.seq.num_tokens
+        return self.end >= self.seq.num_tokens
+
+    @property
+    def num_sampled(self) -> int:
+        """How many of its last positions choose a token: that of the last token, and the guesses'.
+
+        Zero if the chunk does not reach the last token.
+        """
+        return 1 + len(self.draft_ids) if self.is_sampled else 0
+
+    def accepted(self, sampled: tuple[Sampled, ...]) -> list[int]:
+        """The tokens that hold: the first, and each one that was chosen after a right guess.
+
+        A draw depends on its index and its logits alone, so these are the tokens that would have
+        been chosen one by one. What could not be sampled ends them: it may be tried again.
+        """
+        token_ids = [sampled[0].token_id]
+        for draft_id, after in zip(self.draft_ids, sampled[1:], strict=True):
+            if draft_id != token_ids[-1] or after.error is not None:
+                break
+            token_ids.append(after.token_id)
+        return token_ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +137,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What a step chose for one sequence: a token, or why there is none."""
+    """What a step chose at one position: a token, or why there is none."""
 
     token_id: int
     error: str | None = None
@@ -87,3 +151,5 @@ class SequenceOutput:
     token_ids: tuple[int, ...]
     finish_reason: FinishReason | None = None
     error: str | None = None
+    #: Prompt tokens that came from the prefix cache; told once, with the first output.
+    num_cached_tokens: int = 0

@@ -1,0 +1,51 @@
+"""Shares a step's token budget among the sequences that run. Pure.
+
+Rules:
+1. Every decode gets its one token.
+2. Prefills get the rest: of a better priority first, and within a priority those with the fewest
+   tokens left. So a short prompt does not wait for a long one.
+3. But half of the rest is kept for the prefill that is first in rank. So no stream of short prompts
+   starves a long one: some prefill is first in rank, it gets at least one token in every step, and
+   so each comes to its end, one rank after the other.
+4. Nothing is left over while somebody could use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Ordered
+
+from streamwell.engine.sequence import Sequence
+
+
+def share_budget(running: Ordered[Sequence], budget: int) -> dict[Sequence, int]:
+    """How many tokens each computes; who gets none is left out.
+
+    Args:
+        running: by rank.
+        budget: tokens of the step; at least one for each who runs.
+    """
+    plan: dict[Sequence, int] = {}
+    prefills: list[Sequence] = []
+    for seq in running:
+        if seq.num_uncomputed_tokens == 1:
+            plan[seq] = 1
+        else:
+            prefills.append(seq)
+    if not prefills:
+        return plan
+    budget -= len(plan)
+    first = prefills[0]
+    kept = min(first.num_uncomputed_tokens, -(-budget // 2))
+    budget -= kept
+    for seq in sorted(prefills, key=prefill_order):
+        budget += kept if seq is first else 0
+        num_tokens = min(seq.num_uncomputed_tokens, budget)
+        budget -= num_tokens
+        if num_tokens:
+            plan[seq] = num_tokens
+    return plan
+
+
+def prefill_order(seq: Sequence) -> tuple[int, int]:
+    """Sorts prefills by rule 2; equals stay by rank."""
+    return seq.priority, seq.num_uncomputed_tokens

@@ -1,0 +1,16 @@
+"""Reads the small files of a model folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a JSON file; `None` if there is no such file or no such object in it."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None

@@ -1,0 +1,34 @@
+// The C interface of the native helper: plain pointers and integers, nothing of PyTorch or Python.
+//
+// OpenMP is left undefined when this is linked: PyTorch's own, loaded already, serves both, so that
+// there is one pool of threads.
+#include "decoder.h"
+#include "pack.h"
+
+using namespace streamwell;
+
+extern "C" {
+
+int64_t sw_packed_bytes(int32_t kind, int64_t n, int64_t k) {
+  return panels_of(n) * panel_bytes(kind, k);
+}
+
+void sw_pack(int32_t kind, const void* source, int32_t source_kind, int64_t n, int64_t k, void* out,
+             float* scales, float* offsets) {
+  pack(kind, source, source_kind, n, k, static_cast<uint8_t*>(out), scales, offsets);
+}
+
+int64_t sw_workspace_bytes(int64_t rows, int64_t k) { return workspace_bytes(rows, k); }
+
+void sw_linear(const Linear* linear, const float* x, int64_t rows, float* y, int32_t epilogue,
+               void* workspace) {
+  multiply(*linear, x, rows, y, static_cast<Epilogue>(epilogue), static_cast<uint8_t*>(workspace));
+}
+
+void sw_unpack_rows(const Linear* linear, const int64_t* rows, int64_t count, float* out) {
+  unpack_rows(*linear, rows, count, out);
+}
+
+void sw_forward(const Decoder* decoder, const Batch* batch) { forward(*decoder, *batch); }
+
+}

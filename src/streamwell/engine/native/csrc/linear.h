@@ -1,0 +1,177 @@
+// Linear layers over packed weights: y[row, n] = epilogue(sum over k of x[row, k] * w[n, k]).
+//
+// Panels and tiles are walked so that what is used again stays in a cache (Goto and van de Geijn
+// 2008, "Anatomy of high-performance matrix multiplication"; they are named as there).
+#pragma once
+
+#include <omp.h>
+
+#include "schemes.h"
+
+namespace streamwell {
+
+enum Epilogue : int32_t { kStore = 0, kAccumulate = 1, kGatedSilu = 2 };
+
+// How rows are cut into tiles: as few as possible, of nearly equal height.
+struct Tiles {
+  int64_t rows, count;
+  explicit Tiles(int64_t rows) : rows(rows), count((rows + kRows - 1) / kRows) {}
+  int64_t first(int64_t tile) const { return rows * tile / count; }
+  int height(int64_t tile) const { return static_cast<int>(first(tile + 1) - first(tile)); }
+};
+
+// One call: packs the rows, then goes through the panels.
+template <class Scheme>
+class Multiplication {
+ public:
+  Multiplication(const Linear& linear, const float* x, int64_t rows, float* y, Epilogue epilogue,
+                 uint8_t* workspace)
+      : linear_(linear), x_(x), y_(y), epilogue_(epilogue), tiles_(rows),
+        steps_((linear.k + Scheme::step - 1) / Scheme::step),
+        panels_(panels_of(linear.n)),
+        row_scales_(reinterpret_cast<float*>(workspace)),
+        packed_(workspace + (rows * 4 + 63) / 64 * 64) {
+    block_steps_ = std::max<int64_t>(1, kBlockBytes / Scheme::w_bytes);
+    const int64_t threads = omp_get_max_threads();
+    const int64_t shares = (panels_ + kMaxGroup * threads - 1) / (kMaxGroup * threads);
+    group_ = (panels_ + shares * threads - 1) / (shares * threads);
+  }
+
+  void run() {
+#pragma omp parallel
+    {
+#pragma omp for schedule(static)
+      for (int64_t tile = 0; tile < tiles_.count; ++tile) pack(tile);
+#pragma omp for schedule(dynamic)
+      for (int64_t panel = 0; panel < panels_; panel += group_) {
+        for (int64_t tile = 0; tile < tiles_.count; tile += kMaxTiles) {
+          multiply_block(panel, std::min(panel + group_, panels_), tile,
+                         std::min(tile + kMaxTiles, tiles_.count));
+        }
+      }
+    }
+  }
+
+ private:
+  using Sum = typename Scheme::Sum;
+  static constexpr int64_t kBlockBytes = 24 << 10;  // of a panel: it stays in the first cache
+  static constexpr int64_t kMaxTiles = 252 / kRows;
+  static constexpr int64_t kMaxGroup = 8;
+
+  void pack(int64_t tile) {
+    const int height = tiles_.height(tile);
+    for (int m = 0; m < height; ++m) {
+      const int64_t row = tiles_.first(tile) + m;
+      Scheme::pack_row(x_ + row * linear_.k, linear_.k, tile_at(tile, 0), m, height,
+                       row_scales_ + row);
+    }
+  }
+
+  uint8_t* tile_at(int64_t tile, int64_t step) const {
+    return packed_ + tiles_.first(tile) * steps_ * Scheme::x_bytes +
+           step * Scheme::x_bytes * tiles_.height(tile);
+  }
+
+  void multiply_block(int64_t panel0, int64_t panel1, int64_t tile0, int64_t tile1) {
+    alignas(64) static thread_local Sum partial[kMaxGroup * kMaxTiles * kRows * 2];
+    for (int64_t step = 0; step < steps_; step += block_steps_) {
+      const int64_t count = std::min(block_steps_, steps_ - step);
+      Sum* sums = partial;
+      for (int64_t panel = panel0; panel < panel1; ++panel) {
+        for (int64_t tile = tile0; tile < tile1; ++tile, sums += 2 * kRows) {
+          with_height(tiles_.height(tile), panel, tile, step, count, sums);
+        }
+      }
+    }
+  }
+
+  template <int M = kRows>
+  void with_height(int height, int64_t panel, int64_t tile, int64_t step, int64_t count,
+                   Sum* partial) {
+    if (height == M) {
+      multiply_tile<M>(panel, tile, step, count, partial);
+    } else if constexpr (M > 1) {
+      with_height<M - 1>(height, panel, tile, step, count, partial);
+    }
+  }
+
+  template <int M>
+  void multiply_tile(int64_t panel, int64_t tile, int64_t step, int64_t count, Sum* partial) {
+    Sum sums[M][2];
+    for (int m = 0; m < M; ++m) {
+      sums[m][0] = step ? partial[2 * m] : Sum{};
+      sums[m][1] = step ? partial[2 * m + 1] : Sum{};
+    }
+    const auto* weights = static_cast<const uint8_t*>(linear_.weights);
+    Scheme::template multiply<M>(tile_at(tile, step),
+                                 weights + (panel * steps_ + step) * Scheme::w_bytes, count, sums);
+    if (step + count < steps_) {
+      for (int m = 0; m < M; ++m) {
+        partial[2 * m] = sums[m][0];
+        partial[2 * m + 1] = sums[m][1];
+      }
+      return;
+    }
+    for (int m = 0; m < M; ++m) finish_row(panel, tiles_.first(tile) + m, sums[m]);
+  }
+
+  void finish_row(int64_t panel, int64_t row, const Sum (&sums)[2]) {
+    const int64_t column = panel * kPanel;
+    F32 values[2];
+    for (int side = 0; side < 2; ++side) {
+      const int64_t first = column + side * kLanes;
+      values[side] = Scheme::finish(sums[side], linear_, first, row_scales_[row]);
+      if (linear_.bias) values[side] = add(values[side], load(linear_.bias + first));
+    }
+    if (epilogue_ == kGatedSilu) {
+      const F32 gate = values[0];
+      const F32 silu = div(gate, add(broadcast(1.0f), exp(sub(zero(), gate))));
+      write(y_ + row * (linear_.n / 2) + column / 2, mul(silu, values[1]), kLanes);
+      return;
+    }
+    for (int side = 0; side < 2; ++side) {
+      const int64_t first = column + side * kLanes;
+      write(y_ + row * linear_.n + first, values[side], linear_.n - first);
+    }
+  }
+
+  void write(float* y, F32 value, int64_t room) {
+    if (room >= kLanes) {
+      store(y, epilogue_ == kAccumulate ? add(load(y), value) : value);
+      return;
+    }
+    float lanes[kLanes];
+    store(lanes, value);
+    for (int64_t i = 0; i < room; ++i) y[i] = epilogue_ == kAccumulate ? y[i] + lanes[i] : lanes[i];
+  }
+
+  const Linear& linear_;
+  const float* x_;
+  float* y_;
+  Epilogue epilogue_;
+  Tiles tiles_;
+  int64_t steps_, panels_, block_steps_, group_;
+  float* row_scales_;
+  uint8_t* packed_;
+};
+
+// Bytes of workspace that a call over so many rows needs.
+inline int64_t workspace_bytes(int64_t rows, int64_t k) { return rows * (k + 64) * 4 + 128; }
+
+inline void multiply(const Linear& linear, const float* x, int64_t rows, float* y,
+                     Epilogue epilogue, uint8_t* workspace) {
+  switch (linear.kind) {
+    case kFloat32:
+      return Multiplication<Floats<Float32Weights>>(linear, x, rows, y, epilogue, workspace).run();
+    case kBfloat16:
+      return Multiplication<Floats<Bfloat16Weights>>(linear, x, rows, y, epilogue, workspace).run();
+    case kFloat16:
+      return Multiplication<Floats<Float16Weights>>(linear, x, rows, y, epilogue, workspace).run();
+    case kInt8:
+      return Multiplication<Int8>(linear, x, rows, y, epilogue, workspace).run();
+    case kInt4:
+      return Multiplication<Int4>(linear, x, rows, y, epilogue, workspace).run();
+  }
+}
+
+}  // namespace streamwell

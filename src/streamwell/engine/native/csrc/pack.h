@@ -1,0 +1,144 @@
+// Puts the `[n, k]` weights of a linear layer into panels, as `schemes.h` reads them.
+#pragma once
+
+#include <vector>
+
+#include "schemes.h"
+
+namespace streamwell {
+
+// A row of the source as floats, whatever it is stored as; zeros where there is no such row.
+inline void read_row(const void* source, int32_t kind, int64_t n, int64_t k, int64_t row,
+                     float* out) {
+  if (row >= n) {
+    std::fill(out, out + k, 0.0f);
+  } else if (kind == kFloat32) {
+    std::memcpy(out, static_cast<const float*>(source) + row * k, k * 4);
+  } else if (kind == kBfloat16) {
+    const auto* bits = static_cast<const uint16_t*>(source) + row * k;
+    for (int64_t i = 0; i < k; ++i) {
+      const uint32_t wide = static_cast<uint32_t>(bits[i]) << 16;
+      std::memcpy(out + i, &wide, 4);
+    }
+  } else {
+    const auto* bits = static_cast<const uint16_t*>(source) + row * k;
+    for (int64_t i = 0; i < k; ++i) out[i] = _cvtsh_ss(bits[i]);
+  }
+}
+
+inline void pack_float32(const float* rows, int64_t k, uint8_t* panel) {
+  auto* out = reinterpret_cast<float*>(panel);
+  for (int64_t i = 0; i < k; ++i)
+    for (int c = 0; c < kPanel; ++c) out[i * kPanel + c] = rows[c * k + i];
+}
+
+// The source has 16 bits already, so nothing is rounded here.
+inline void pack_16_bits(const uint16_t* source, int32_t kind, int64_t n, int64_t k,
+                         int64_t column, uint8_t* panel) {
+  auto* out = reinterpret_cast<uint16_t*>(panel);
+  for (int c = 0; c < kPanel; ++c) {
+    const int place = kind == kFloat16 ? c : c % kLanes * 2 + c / kLanes;
+    const bool exists = column + c < n;
+    for (int64_t i = 0; i < k; ++i)
+      out[i * kPanel + place] = exists ? source[(column + c) * k + i] : 0;
+  }
+}
+
+inline void pack_int8(const float* rows, int64_t k, int64_t column, uint8_t* panel, float* scales,
+                      float* offsets) {
+  const int64_t steps = (k + 3) / 4;
+  std::memset(panel, 0, steps * 4 * kPanel);
+  for (int c = 0; c < kPanel; ++c) {
+    const float largest = Int8::largest_magnitude(rows + c * k, k);
+    const float scale = std::max(largest / 127.0f, 1e-30f);
+    int64_t total = 0;
+    for (int64_t i = 0; i < k; ++i) {
+      const int value = static_cast<int>(std::nearbyintf(rows[c * k + i] / scale));
+      panel[(i / 4 * kPanel + c) * 4 + i % 4] = static_cast<uint8_t>(value);
+      total += value;
+    }
+    scales[column + c] = scale;
+    offsets[column + c] = -128.0f * scale * static_cast<float>(total);
+  }
+}
+
+// The value of largest magnitude becomes -8, so that all 16 levels are used (as in Q4_0).
+inline void pack_int4(const float* rows, int64_t k, uint8_t* panel) {
+  constexpr int half = 4 * 4 * kLanes;
+  for (int64_t first = 0; first < k; first += kGroup, panel += Int4::w_bytes) {
+    std::memset(panel, 0, Int4::w_bytes);
+    for (int c = 0; c < kPanel; ++c) {
+      const float* row = rows + c * k + first;
+      float extreme = 0.0f;
+      for (int i = 0; i < kGroup; ++i)
+        if (std::fabs(row[i]) > std::fabs(extreme)) extreme = row[i];
+      const uint16_t scale = _cvtss_sh(extreme / -8.0f, 0);
+      const float rounded = _cvtsh_ss(scale);
+      const float divisor = rounded != 0.0f ? rounded : 1.0f;
+      std::memcpy(panel + 2 * half + 2 * c, &scale, 2);
+      for (int i = 0; i < kGroup; ++i) {
+        const int level = static_cast<int>(std::nearbyintf(row[i] / divisor)) + 8;
+        const int value = std::min(15, std::max(0, level));
+        const int vector = i / 4 % 4, high = i / 16;
+        uint8_t* out = panel + c / kLanes * half + (vector * kLanes + c % kLanes) * 4 + i % 4;
+        *out |= static_cast<uint8_t>(value << (4 * high));
+      }
+    }
+  }
+}
+
+inline void pack(int32_t kind, const void* source, int32_t source_kind, int64_t n, int64_t k,
+                 uint8_t* out, float* scales, float* offsets) {
+#pragma omp parallel
+  {
+    std::vector<float> rows(kPanel * k);
+#pragma omp for schedule(static)
+    for (int64_t panel = 0; panel < panels_of(n); ++panel) {
+      const int64_t column = panel * kPanel;
+      uint8_t* target = out + panel * panel_bytes(kind, k);
+      if (kind == kBfloat16 || kind == kFloat16) {
+        pack_16_bits(static_cast<const uint16_t*>(source), kind, n, k, column, target);
+        continue;
+      }
+      for (int c = 0; c < kPanel; ++c)
+        read_row(source, source_kind, n, k, column + c, rows.data() + c * k);
+      if (kind == kFloat32) pack_float32(rows.data(), k, target);
+      if (kind == kInt8) pack_int8(rows.data(), k, column, target, scales, offsets);
+      if (kind == kInt4) pack_int4(rows.data(), k, target);
+    }
+  }
+}
+
+// The weights of output column `n` as floats: the token's embedding, where the head is tied to it.
+inline void unpack_row(const Linear& linear, int64_t n, float* out) {
+  const auto* panel = static_cast<const uint8_t*>(linear.weights) +
+                      n / kPanel * panel_bytes(linear.kind, linear.k);
+  const int c = static_cast<int>(n % kPanel);
+  const auto* words = reinterpret_cast<const uint16_t*>(panel);
+  for (int64_t i = 0; i < linear.k; ++i) {
+    switch (linear.kind) {
+      case kFloat32:
+        out[i] = reinterpret_cast<const float*>(panel)[i * kPanel + c];
+        break;
+      case kBfloat16: {
+        const uint32_t bits = words[i * kPanel + c % kLanes * 2 + c / kLanes];
+        const uint32_t wide = bits << 16;
+        std::memcpy(out + i, &wide, 4);
+        break;
+      }
+      case kFloat16:
+        out[i] = _cvtsh_ss(words[i * kPanel + c]);
+        break;
+      default:
+        out[i] = linear.scales[n] *
+                 static_cast<float>(static_cast<int8_t>(panel[(i / 4 * kPanel + c) * 4 + i % 4]));
+    }
+  }
+}
+
+inline void unpack_rows(const Linear& linear, const int64_t* rows, int64_t count, float* out) {
+#pragma omp parallel for if (count > 8)
+  for (int64_t i = 0; i < count; ++i) unpack_row(linear, rows[i], out + i * linear.k);
+}
+
+}  // namespace streamwell

@@ -1,0 +1,96 @@
+// What a layer does to each row by itself: norm, rotary embedding, writing keys and values.
+#pragma once
+
+#include <cmath>
+
+#include "simd.h"
+
+namespace streamwell {
+
+// Below this many rows, waking the other threads costs more than they save.
+constexpr int64_t kRowsWorthThreads = 8;
+
+// The cache of one layer: keys `[blocks, kv_heads, head_dim, 16]`, sixteen positions side by side as
+// scores need them, values `[blocks, kv_heads, 16, head_dim]`.
+struct Cache {
+  float* keys;
+  float* values;
+};
+
+struct Heads {
+  int64_t queries, kv, dim;
+  int64_t row_floats() const { return (queries + 2 * kv) * dim; }
+};
+
+// Root mean square norm (Zhang and Sennrich 2019) of `size` floats.
+inline void normalize(const float* x, const float* weight, int64_t size, float eps, float* y) {
+  F32 squares = zero();
+  for (int64_t i = 0; i < size; i += kLanes) {
+    const F32 values = load_some(x + i, size - i);
+    squares = fma(values, values, squares);
+  }
+  const float mean = sum(squares) / static_cast<float>(size);
+  const F32 factor = broadcast(1.0f / std::sqrt(mean + eps));
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes)
+    store(y + i, mul(mul(load(x + i), factor), load(weight + i)));
+  for (; i < size; ++i) y[i] = x[i] * (1.0f / std::sqrt(mean + eps)) * weight[i];
+}
+
+inline void normalize_rows(const float* x, const float* weight, int64_t rows, int64_t size,
+                           float eps, float* y) {
+#pragma omp parallel for if (rows >= kRowsWorthThreads)
+  for (int64_t row = 0; row < rows; ++row)
+    normalize(x + row * size, weight, size, eps, y + row * size);
+}
+
+// Rotary position embedding (Su et al. 2021), first and second halves of a head as pairs.
+// `cosines` and `sines` are those of the position, `dim / 2` each.
+inline void rotate(float* head, const float* cosines, const float* sines, int64_t dim) {
+  const int64_t half = dim / 2;
+  int64_t i = 0;
+  for (; i + kLanes <= half; i += kLanes) {
+    const F32 c = load(cosines + i), s = load(sines + i);
+    const F32 low = load(head + i), high = load(head + half + i);
+    store(head + i, sub(mul(low, c), mul(high, s)));
+    store(head + half + i, add(mul(high, c), mul(low, s)));
+  }
+  for (; i < half; ++i) {
+    const float low = head[i], high = head[half + i];
+    head[i] = low * cosines[i] - high * sines[i];
+    head[half + i] = high * cosines[i] + low * sines[i];
+  }
+}
+
+inline void write_cache(const float* key, const float* value, int64_t slot, Heads heads,
+                        const Cache& cache) {
+  const int64_t block = slot / kLanes, place = slot % kLanes;
+  for (int64_t h = 0; h < heads.kv; ++h) {
+    const int64_t base = (block * heads.kv + h) * heads.dim * kLanes;
+    float* keys = cache.keys + base + place;
+    for (int64_t d = 0; d < heads.dim; ++d) keys[d * kLanes] = key[h * heads.dim + d];
+    std::memcpy(cache.values + base + place * heads.dim, value + h * heads.dim, heads.dim * 4);
+  }
+}
+
+// Queries, keys and values of each row as the projection left them, in place: head norms where the
+// model has them, rotation, and keys and values into the cache.
+inline void place_rows(float* qkv, const float* query_norm, const float* key_norm, float eps,
+                       const float* cosines, const float* sines, const int64_t* positions,
+                       const int64_t* slots, int64_t rows, Heads heads, const Cache& cache) {
+  const int64_t half = heads.dim / 2;
+#pragma omp parallel for if (rows >= kRowsWorthThreads)
+  for (int64_t row = 0; row < rows; ++row) {
+    float* queries = qkv + row * heads.row_floats();
+    float* keys = queries + heads.queries * heads.dim;
+    for (int64_t h = 0; h < heads.queries + heads.kv; ++h) {
+      float* head = queries + h * heads.dim;
+      const float* norm = h < heads.queries ? query_norm : key_norm;
+      if (norm) normalize(head, norm, heads.dim, eps, head);
+      rotate(head, cosines + positions[row] * half, sines + positions[row] * half, heads.dim);
+    }
+    write_cache(keys, keys + heads.kv * heads.dim, slots[row], heads, cache);
+  }
+}
+
+}  // namespace streamwell

@@ -1,0 +1,215 @@
+// How weights and activations of each kind lie in memory, and how a tile of them is multiplied.
+//
+// Weights lie in panels of 32 outputs. A micro-kernel multiplies up to `kRows` rows of activations
+// with one panel and keeps the sums in registers. Each output is one chain of sums over k in
+// ascending order, whatever rows share the call: a row's result does not depend on its neighbours.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "simd.h"
+
+namespace streamwell {
+
+constexpr int kPanel = 2 * kLanes;
+constexpr int kGroup = 32;  // weights that share a scale in int4
+
+enum Kind : int32_t { kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2, kInt8 = 3, kInt4 = 4 };
+
+struct Linear {
+  const void* weights;    // see the packers in pack.h
+  const float* bias;      // [n], or null
+  const float* scales;    // int8: [panels * 32], else null
+  const float* offsets;   // int8: [panels * 32], -128 * scale * sum of the column's weights
+  int64_t n, k;
+  int32_t kind;
+};
+
+inline int64_t panels_of(int64_t n) { return (n + kPanel - 1) / kPanel; }
+
+inline int64_t panel_bytes(int32_t kind, int64_t k) {
+  switch (kind) {
+    case kFloat32: return k * kPanel * 4;
+    case kInt8: return (k + 3) / 4 * 4 * kPanel;
+    case kInt4: return k / kGroup * (kGroup * kPanel / 2 + kPanel * 2);
+    default: return k * kPanel * 2;
+  }
+}
+
+// A scheme says how weights and activations of one kind lie in memory and are multiplied. A step is
+// the least number of ks that are computed together; each step of a panel takes `w_bytes`, and each
+// step of one row of activations `x_bytes`. Within a tile all rows of a step lie together.
+
+template <class Weights>
+struct Floats {
+  using Sum = F32;
+  static constexpr int step = 1, x_bytes = 4, w_bytes = Weights::bytes;
+
+  static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {
+    auto* out = reinterpret_cast<float*>(tile) + m;
+    for (int64_t i = 0; i < k; ++i) out[i * height] = x[i];
+  }
+
+  template <int M>
+  static void multiply(const uint8_t* tile, const uint8_t* w, int64_t steps, F32 (&sums)[M][2]) {
+    const auto* x = reinterpret_cast<const float*>(tile);
+    for (int64_t i = 0; i < steps; ++i, x += M, w += w_bytes) {
+      F32 low, high;
+      Weights::load(w, low, high);
+      for (int m = 0; m < M; ++m) {
+        const F32 value = broadcast(x[m]);
+        sums[m][0] = fma(value, low, sums[m][0]);
+        sums[m][1] = fma(value, high, sums[m][1]);
+      }
+    }
+  }
+
+  static F32 finish(F32 sum, const Linear&, int64_t, float) { return sum; }
+};
+
+struct Float32Weights {
+  static constexpr int bytes = kPanel * 4;
+  static void load(const uint8_t* p, F32& low, F32& high) {
+    const auto* w = reinterpret_cast<const float*>(p);
+    low = streamwell::load(w);
+    high = streamwell::load(w + kLanes);
+  }
+};
+
+struct Bfloat16Weights {  // columns i and i + 16 share 32 bits
+  static constexpr int bytes = kPanel * 2;
+  static void load(const uint8_t* p, F32& low, F32& high) {
+    const I32 both = load_int(p);
+    low = as_float(shift_left(both, 16));
+    high = as_float(mask_bits(both, static_cast<int32_t>(0xffff0000)));
+  }
+};
+
+struct Float16Weights {
+  static constexpr int bytes = kPanel * 2;
+  static void load(const uint8_t* p, F32& low, F32& high) {
+    const auto* w = reinterpret_cast<const uint16_t*>(p);
+    low = load_half(w);
+    high = load_half(w + kLanes);
+  }
+};
+
+// Signed 8-bit weights with a scale per output, unsigned 8-bit activations with a scale per row and
+// a zero point of 128, as the processor's dot product wants them.
+struct Int8 {
+  using Sum = I32;
+  static constexpr int step = 4, x_bytes = 4, w_bytes = 4 * kPanel;
+
+  static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float* scale) {
+    const float largest = largest_magnitude(x, k);
+    *scale = largest / 127.0f;
+    const F32 inverse = broadcast(largest > 0.0f ? 127.0f / largest : 0.0f);
+    for (int64_t i = 0; i < k; i += kLanes) {
+      uint8_t bytes[kLanes];
+      const I32 values = to_int(mul(load_some(x + i, k - i), inverse));
+      store_bytes(bytes, add_int(values, broadcast_int(128)));
+      for (int64_t j = 0; j < kLanes && i + j < k; j += step)
+        std::memcpy(tile + (i + j) * height + m * step, bytes + j, step);
+    }
+  }
+
+  template <int M>
+  static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, I32 (&result)[M][2]) {
+    I32 sums[M][2];  // a copy that lives in registers
+    std::memcpy(&sums, &result, sizeof(sums));
+    for (int64_t i = 0; i < steps; ++i, x += 4 * M, w += w_bytes) {
+      const I32 low = load_int(w), high = load_int(w + 4 * kLanes);
+      for (int m = 0; m < M; ++m) {
+        const I32 value = broadcast_four_bytes(x + 4 * m);
+        sums[m][0] = dot_bytes(sums[m][0], value, low);
+        sums[m][1] = dot_bytes(sums[m][1], value, high);
+      }
+    }
+    std::memcpy(&result, &sums, sizeof(sums));
+  }
+
+  static F32 finish(I32 sum, const Linear& linear, int64_t column, float row_scale) {
+    const F32 scaled =
+        fma(to_float(sum), load(linear.scales + column), load(linear.offsets + column));
+    return mul(scaled, broadcast(row_scale));
+  }
+
+  // Not a number if any of them is not finite: a poisoned row must not come out looking sound.
+  static float largest_magnitude(const float* x, int64_t k) {
+    F32 largest = zero(), poison = zero();
+    for (int64_t i = 0; i < k; i += kLanes) {
+      const F32 values = load_some(x + i, k - i);
+      largest = max(largest, max(values, sub(zero(), values)));
+      poison = fma(values, zero(), poison);
+    }
+    return streamwell::largest(largest) + sum(poison);
+  }
+};
+
+// 4-bit weights in groups of 32 with a scale each (the layout is ours, the arithmetic that of
+// llama.cpp's Q4_0 on Q8_0); signed 8-bit activations, a scale per row and group. A group of a
+// panel is two halves of four vectors, low and high nibbles four steps of k apart, then the scales.
+struct Int4 {
+  using Sum = F32;
+  static constexpr int step = kGroup, x_bytes = kGroup + 8;
+  static constexpr int w_bytes = kGroup * kPanel / 2 + 2 * kPanel;
+
+  static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {
+    for (int64_t i = 0; i < k; i += step, tile += x_bytes * height) {
+      const float largest = Int8::largest_magnitude(x + i, step);
+      const float scale = largest / 127.0f;
+      const F32 inverse = broadcast(largest > 0.0f ? 127.0f / largest : 0.0f);
+      F32 totals = zero();
+      for (int j = 0; j < step; j += kLanes) {
+        uint8_t bytes[kLanes];
+        const I32 values = to_int(mul(load(x + i + j), inverse));
+        store_bytes(bytes, values);
+        totals = add(totals, to_float(values));
+        for (int b = 0; b < kLanes; b += 4)
+          std::memcpy(tile + ((j + b) / 4 * height + m) * 4, bytes + b, 4);
+      }
+      auto* scales = reinterpret_cast<float*>(tile + step * height);
+      scales[m] = scale;
+      scales[height + m] = -8.0f * scale * sum(totals);
+    }
+  }
+
+  template <int M>
+  static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, F32 (&sums)[M][2]) {
+    constexpr int half = 4 * 4 * kLanes;
+    for (int64_t i = 0; i < steps; ++i, x += x_bytes * M, w += w_bytes) {
+      const auto* scales = reinterpret_cast<const float*>(x + step * M);
+      const auto* weight_scales = reinterpret_cast<const uint16_t*>(w + 2 * half);
+      for (int side = 0; side < 2; ++side) {
+        I32 dots[M];
+        multiply_half<M>(x, w + side * half, dots);
+        const F32 weight_scale = load_half(weight_scales + side * kLanes);
+        for (int m = 0; m < M; ++m) {
+          const F32 dot = fma(to_float(dots[m]), broadcast(scales[m]), broadcast(scales[M + m]));
+          sums[m][side] = fma(dot, weight_scale, sums[m][side]);
+        }
+      }
+    }
+  }
+
+  template <int M>
+  static void multiply_half(const uint8_t* x, const uint8_t* w, I32 (&result)[M]) {
+    I32 dots[M];  // lives in registers
+    for (int m = 0; m < M; ++m) dots[m] = zero_int();
+    for (int j = 0; j < 4; ++j, x += 4 * M, w += 4 * kLanes) {
+      const I32 both = load_int(w);
+      const I32 low = mask_bits(both, 0x0f0f0f0f);
+      const I32 high = mask_bits(shift_right(both, 4), 0x0f0f0f0f);
+      for (int m = 0; m < M; ++m) {
+        dots[m] = dot_bytes(dots[m], low, broadcast_four_bytes(x + 4 * m));
+        dots[m] = dot_bytes(dots[m], high, broadcast_four_bytes(x + 4 * m + 16 * M));
+      }
+    }
+    std::memcpy(&result, &dots, sizeof(dots));
+  }
+
+  static F32 finish(F32 sum, const Linear&, int64_t, float) { return sum; }
+};
+
+}  // namespace streamwell

@@ -1,0 +1,214 @@
+// Sixteen floats (or sixteen int32) at a time, over AVX-512 or over pairs of AVX2 registers.
+//
+// Everything above this file is written once in these terms. `kRows` is how many rows of
+// activations a micro-kernel keeps in registers next to its two columns of sixteen.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+namespace streamwell {
+
+constexpr int kLanes = 16;
+
+#if defined(__AVX512F__)
+
+constexpr int kRows = 14;  // 2 x 14 sums, two weights and a broadcast fill the 32 registers
+
+using F32 = __m512;
+using I32 = __m512i;
+
+inline F32 zero() { return _mm512_setzero_ps(); }
+inline F32 broadcast(float x) { return _mm512_set1_ps(x); }
+inline F32 load(const float* p) { return _mm512_loadu_ps(p); }
+inline void store(float* p, F32 v) { _mm512_storeu_ps(p, v); }
+// Assembler, because the compiler would go through an integer register, or load many of these ahead
+// and spill them; a broadcast from memory costs a load and nothing else.
+inline I32 broadcast_four_bytes(const uint8_t* p) {
+  I32 v;
+  asm volatile("vpbroadcastd %1, %0" : "=v"(v) : "m"(*reinterpret_cast<const uint8_t(*)[4]>(p)));
+  return v;
+}
+inline F32 add(F32 a, F32 b) { return _mm512_add_ps(a, b); }
+inline F32 sub(F32 a, F32 b) { return _mm512_sub_ps(a, b); }
+inline F32 mul(F32 a, F32 b) { return _mm512_mul_ps(a, b); }
+inline F32 div(F32 a, F32 b) { return _mm512_div_ps(a, b); }
+inline F32 max(F32 a, F32 b) { return _mm512_max_ps(a, b); }
+inline F32 min(F32 a, F32 b) { return _mm512_min_ps(a, b); }
+inline F32 fma(F32 a, F32 b, F32 c) { return _mm512_fmadd_ps(a, b, c); }
+inline F32 round(F32 a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT); }
+inline F32 to_float(I32 v) { return _mm512_cvtepi32_ps(v); }
+inline I32 to_int(F32 v) { return _mm512_cvtps_epi32(v); }
+inline float sum(F32 v) { return _mm512_reduce_add_ps(v); }
+inline float largest(F32 v) { return _mm512_reduce_max_ps(v); }
+inline I32 zero_int() { return _mm512_setzero_si512(); }
+inline I32 broadcast_int(int32_t x) { return _mm512_set1_epi32(x); }
+inline I32 load_int(const void* p) { return _mm512_loadu_si512(p); }
+inline void store_int(void* p, I32 v) { _mm512_storeu_si512(p, v); }
+inline I32 add_int(I32 a, I32 b) { return _mm512_add_epi32(a, b); }
+inline I32 shift_left(I32 v, int bits) { return _mm512_slli_epi32(v, bits); }
+inline I32 shift_right(I32 v, int bits) { return _mm512_srli_epi32(v, bits); }
+inline I32 mask_bits(I32 v, int32_t bits) { return _mm512_and_si512(v, _mm512_set1_epi32(bits)); }
+inline F32 as_float(I32 v) { return _mm512_castsi512_ps(v); }
+// Lanes below `count` from `a`, the others from `b`.
+inline F32 first_lanes(int count, F32 a, F32 b) {
+  const __mmask16 mask = static_cast<__mmask16>(count >= kLanes ? 0xffff : (1u << count) - 1);
+  return _mm512_mask_blend_ps(mask, b, a);
+}
+inline F32 load_half(const uint16_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+inline void store_bytes(uint8_t* p, I32 v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
+}
+// sums[i] += dot product of four unsigned bytes of `u` and four signed bytes of `s`.
+inline I32 dot_bytes(I32 sums, I32 u, I32 s) {
+#if defined(__AVX512VNNI__)
+  return _mm512_dpbusd_epi32(sums, u, s);
+#else
+  const __m512i low = _mm512_set1_epi16(0x00ff);
+  const __m512i even = _mm512_madd_epi16(
+      _mm512_and_si512(u, low), _mm512_srai_epi16(_mm512_slli_epi16(s, 8), 8));
+  const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16(u, 8), _mm512_srai_epi16(s, 8));
+  return _mm512_add_epi32(sums, _mm512_add_epi32(even, odd));
+#endif
+}
+
+#else  // AVX2 with FMA and F16C
+
+constexpr int kRows = 3;  // 3 x 4 sums, and 16 registers
+
+struct F32 {
+  __m256 low, high;
+};
+struct I32 {
+  __m256i low, high;
+};
+
+inline F32 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+inline F32 broadcast(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline F32 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline void store(float* p, F32 v) {
+  _mm256_storeu_ps(p, v.low);
+  _mm256_storeu_ps(p + 8, v.high);
+}
+#define STREAMWELL_BOTH(name, op)     \
+  inline F32 name(F32 a, F32 b) {     \
+    return {op(a.low, b.low), op(a.high, b.high)}; \
+  }
+STREAMWELL_BOTH(add, _mm256_add_ps)
+STREAMWELL_BOTH(sub, _mm256_sub_ps)
+STREAMWELL_BOTH(mul, _mm256_mul_ps)
+STREAMWELL_BOTH(div, _mm256_div_ps)
+STREAMWELL_BOTH(max, _mm256_max_ps)
+STREAMWELL_BOTH(min, _mm256_min_ps)
+#undef STREAMWELL_BOTH
+inline F32 fma(F32 a, F32 b, F32 c) {
+  return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+inline F32 round(F32 a) {
+  constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  return {_mm256_round_ps(a.low, nearest), _mm256_round_ps(a.high, nearest)};
+}
+inline F32 to_float(I32 v) { return {_mm256_cvtepi32_ps(v.low), _mm256_cvtepi32_ps(v.high)}; }
+inline I32 to_int(F32 v) { return {_mm256_cvtps_epi32(v.low), _mm256_cvtps_epi32(v.high)}; }
+inline __m128 halves(__m256 v, __m128 (*op)(__m128, __m128)) {
+  return op(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+}
+inline __m128 plus(__m128 a, __m128 b) { return _mm_add_ps(a, b); }
+inline __m128 larger(__m128 a, __m128 b) { return _mm_max_ps(a, b); }
+inline float fold(F32 v, __m256 (*wide)(__m256, __m256), __m128 (*op)(__m128, __m128)) {
+  __m128 x = halves(wide(v.low, v.high), op);
+  x = op(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(op(x, _mm_movehdup_ps(x)));
+}
+inline float sum(F32 v) {
+  return fold(v, [](__m256 a, __m256 b) { return _mm256_add_ps(a, b); }, plus);
+}
+inline float largest(F32 v) {
+  return fold(v, [](__m256 a, __m256 b) { return _mm256_max_ps(a, b); }, larger);
+}
+inline I32 zero_int() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+inline I32 broadcast_int(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+inline I32 broadcast_four_bytes(const uint8_t* p) {
+  int32_t value;
+  std::memcpy(&value, p, 4);
+  return broadcast_int(value);
+}
+inline I32 load_int(const void* p) {
+  const auto* q = static_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
+}
+inline void store_int(void* p, I32 v) {
+  auto* q = static_cast<__m256i*>(p);
+  _mm256_storeu_si256(q, v.low);
+  _mm256_storeu_si256(q + 1, v.high);
+}
+inline I32 add_int(I32 a, I32 b) {
+  return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)};
+}
+inline I32 shift_left(I32 v, int bits) {
+  return {_mm256_slli_epi32(v.low, bits), _mm256_slli_epi32(v.high, bits)};
+}
+inline I32 shift_right(I32 v, int bits) {
+  return {_mm256_srli_epi32(v.low, bits), _mm256_srli_epi32(v.high, bits)};
+}
+inline I32 mask_bits(I32 v, int32_t bits) {
+  const __m256i mask = _mm256_set1_epi32(bits);
+  return {_mm256_and_si256(v.low, mask), _mm256_and_si256(v.high, mask)};
+}
+inline F32 as_float(I32 v) { return {_mm256_castsi256_ps(v.low), _mm256_castsi256_ps(v.high)}; }
+inline F32 first_lanes(int count, F32 a, F32 b) {
+  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256i low = _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lanes);
+  const __m256i high = _mm256_cmpgt_epi32(_mm256_set1_epi32(count - 8), lanes);
+  return {_mm256_blendv_ps(b.low, a.low, _mm256_castsi256_ps(low)),
+          _mm256_blendv_ps(b.high, a.high, _mm256_castsi256_ps(high))};
+}
+inline F32 load_half(const uint16_t* p) {
+  const auto* q = reinterpret_cast<const __m128i*>(p);
+  return {_mm256_cvtph_ps(_mm_loadu_si128(q)), _mm256_cvtph_ps(_mm_loadu_si128(q + 1))};
+}
+inline void store_bytes(uint8_t* p, I32 v) {
+  int32_t lanes[kLanes];
+  store_int(lanes, v);
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<uint8_t>(lanes[i]);
+}
+inline __m256i dot_bytes(__m256i sums, __m256i u, __m256i s) {
+  const __m256i low = _mm256_set1_epi16(0x00ff);
+  const __m256i even = _mm256_madd_epi16(
+      _mm256_and_si256(u, low), _mm256_srai_epi16(_mm256_slli_epi16(s, 8), 8));
+  const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(u, 8), _mm256_srai_epi16(s, 8));
+  return _mm256_add_epi32(sums, _mm256_add_epi32(even, odd));
+}
+inline I32 dot_bytes(I32 sums, I32 u, I32 s) {
+  return {dot_bytes(sums.low, u.low, s.low), dot_bytes(sums.high, u.high, s.high)};
+}
+
+#endif
+
+// The first `count` values, zeros after them.
+inline F32 load_some(const float* p, int64_t count) {
+  if (count >= kLanes) return load(p);
+  float lanes[kLanes] = {};
+  for (int64_t i = 0; i < count; ++i) lanes[i] = p[i];
+  return load(lanes);
+}
+
+// e^x to about one unit in the last place; Cody-Waite reduction and a polynomial of degree 6.
+inline F32 exp(F32 x) {
+  x = min(max(x, broadcast(-87.3f)), broadcast(88.3f));
+  const F32 n = round(mul(x, broadcast(1.44269504f)));
+  F32 r = fma(n, broadcast(-0.693359375f), x);
+  r = fma(n, broadcast(2.12194440e-4f), r);
+  F32 p = broadcast(1.3888889e-3f);
+  for (float c : {8.3333333e-3f, 4.1666667e-2f, 1.6666667e-1f, 0.5f, 1.0f, 1.0f}) {
+    p = fma(p, r, broadcast(c));
+  }
+  const I32 scale = shift_left(add_int(to_int(n), broadcast_int(127)), 23);
+  return mul(p, as_float(scale));
+}
+
+}  // namespace streamwell

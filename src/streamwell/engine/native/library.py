@@ -1,0 +1,170 @@
+"""Finds, loads and tries out the compiled helper, and mirrors its structures.
+
+The structures are those of `schemes.h`, `rows.h`, `attention.h` and `decoder.h`, field by field.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from ctypes import POINTER, c_float, c_int32, c_int64, c_void_p
+from enum import IntEnum
+from pathlib import Path
+
+import torch
+
+FOLDER = Path(__file__).parent / "lib"
+
+
+class Kind(IntEnum):
+    """How weights are stored."""
+
+    FLOAT32 = 0
+    BFLOAT16 = 1
+    FLOAT16 = 2
+    INT8 = 3
+    INT4 = 4
+
+
+class Epilogue(IntEnum):
+    """What a linear layer does with its result: stores it, adds it, or gates it."""
+
+    STORE = 0
+    ACCUMULATE = 1
+    GATED_SILU = 2
+
+
+class LinearStruct(ctypes.Structure):
+    """Packed weights `[n, k]` and what goes with them."""
+
+    _fields_ = [
+        ("weights", c_void_p),
+        ("bias", c_void_p),
+        ("scales", c_void_p),
+        ("offsets", c_void_p),
+        ("n", c_int64),
+        ("k", c_int64),
+        ("kind", c_int32),
+    ]
+
+
+class CacheStruct(ctypes.Structure):
+    """Keys and values of one layer."""
+
+    _fields_ = [("keys", c_void_p), ("values", c_void_p)]
+
+
+class HeadsStruct(ctypes.Structure):
+    """How many heads, and their width."""
+
+    _fields_ = [("queries", c_int64), ("kv", c_int64), ("dim", c_int64)]
+
+
+class LayerStruct(ctypes.Structure):
+    """One block's weights."""
+
+    _fields_ = [
+        ("qkv", LinearStruct),
+        ("out", LinearStruct),
+        ("gate_up", LinearStruct),
+        ("down", LinearStruct),
+        ("norm_in", c_void_p),
+        ("norm_mid", c_void_p),
+        ("query_norm", c_void_p),
+        ("key_norm", c_void_p),
+        ("cache", CacheStruct),
+        ("window", c_int64),
+    ]
+
+
+class DecoderStruct(ctypes.Structure):
+    """All blocks, and what stands around them."""
+
+    _fields_ = [
+        ("layers", POINTER(LayerStruct)),
+        ("num_layers", c_int64),
+        ("hidden_size", c_int64),
+        ("heads", HeadsStruct),
+        ("eps", c_float),
+        ("scale", c_float),
+        ("final_norm", c_void_p),
+        ("head", LinearStruct),
+        ("cosines", c_void_p),
+        ("sines", c_void_p),
+    ]
+
+
+class SequencesStruct(ctypes.Structure):
+    """Whose rows a step has, and where their cache blocks are."""
+
+    _fields_ = [
+        ("count", c_int64),
+        ("first_rows", c_void_p),
+        ("starts", c_void_p),
+        ("blocks", c_void_p),
+        ("max_blocks", c_int64),
+    ]
+
+
+class BatchStruct(ctypes.Structure):
+    """One step: indices and buffers."""
+
+    _fields_ = [
+        ("rows", c_int64),
+        ("positions", c_void_p),
+        ("slots", c_void_p),
+        ("sequences", SequencesStruct),
+        ("num_outputs", c_int64),
+        ("outputs", c_void_p),
+        ("x", c_void_p),
+        ("normed", c_void_p),
+        ("qkv", c_void_p),
+        ("attended", c_void_p),
+        ("gated", c_void_p),
+        ("logits", c_void_p),
+        ("workspace", c_void_p),
+    ]
+
+
+_SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
+    "sw_packed_bytes": (c_int64, [c_int32, c_int64, c_int64]),
+    "sw_pack": (
+        None,
+        [c_int32, c_void_p, c_int32, c_int64, c_int64, c_void_p, c_void_p, c_void_p],
+    ),
+    "sw_workspace_bytes": (c_int64, [c_int64, c_int64]),
+    "sw_linear": (
+        None,
+        [POINTER(LinearStruct), c_void_p, c_int64, c_void_p, c_int32, c_void_p],
+    ),
+    "sw_unpack_rows": (None, [POINTER(LinearStruct), c_void_p, c_int64, c_void_p]),
+    "sw_forward": (None, [POINTER(DecoderStruct), POINTER(BatchStruct)]),
+}
+
+
+def instruction_sets() -> list[str]:
+    """The compiled variants that this processor can run, best first."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    if capability == "AVX512":
+        vnni = ["avx512vnni"] if torch.cpu._is_vnni_supported() else []
+        return [*vnni, "avx512", "avx2"]
+    return ["avx2"] if capability == "AVX2" else []
+
+
+def load(instruction_set: str) -> ctypes.CDLL | None:
+    """One variant of the helper, or `None` where it was not compiled."""
+    try:
+        library = ctypes.CDLL(str(FOLDER / f"kernels_{instruction_set}.so"))
+    except OSError:
+        return None
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+@functools.cache
+def best() -> ctypes.CDLL | None:
+    """The fastest variant that is there; `None` if there is none."""
+    candidates = (load(name) for name in instruction_sets())
+    return next((library for library in candidates if library is not None), None)

@@ -1,0 +1,99 @@
+"""Linear layers over packed weights: the native counterpart of `engine.linear`."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+
+from streamwell.engine.native.library import Epilogue, Kind, LinearStruct
+from streamwell.engine.quantization import effective
+
+_STORED = {
+    torch.float32: Kind.FLOAT32,
+    torch.bfloat16: Kind.BFLOAT16,
+    torch.float16: Kind.FLOAT16,
+}
+_PANEL = 32
+
+
+def storage_kind(weight: torch.Tensor, quantization: str) -> Kind:
+    """How `[n, k]` weights are stored: as they are, or rounded."""
+    kind = effective(quantization, weight.shape[1])
+    return {"int8": Kind.INT8, "int4": Kind.INT4}.get(kind) or _STORED[weight.dtype]
+
+
+class PackedLinear:
+    """`[n, k]` weights in the layout of `csrc/schemes.h`, and the structure that points to them.
+
+    16-bit weights keep their bits; the arithmetic is float32 all the same.
+    """
+
+    def __init__(
+        self, library: ctypes.CDLL, weight: torch.Tensor, bias: torch.Tensor | None, kind: Kind
+    ) -> None:
+        weight = weight.contiguous()
+        n, k = weight.shape
+        columns = -(-n // _PANEL) * _PANEL
+        self._library = library
+        self._weights = torch.empty(library.sw_packed_bytes(kind, n, k), dtype=torch.uint8)
+        self._scales = torch.zeros(columns) if kind is Kind.INT8 else None
+        self._offsets = torch.zeros(columns) if kind is Kind.INT8 else None
+        self._bias = None
+        if bias is not None:
+            self._bias = torch.zeros(columns)
+            self._bias[:n] = bias
+        source = _STORED[weight.dtype]
+        library.sw_pack(
+            kind,
+            weight.data_ptr(),
+            source,
+            n,
+            k,
+            self._weights.data_ptr(),
+            address(self._scales),
+            address(self._offsets),
+        )
+        self.out_features, self.in_features, self.kind = n, k, kind
+        self.struct = LinearStruct(
+            self._weights.data_ptr(),
+            address(self._bias),
+            address(self._scales),
+            address(self._offsets),
+            n,
+            k,
+            kind,
+        )
+
+    def __call__(self, x: torch.Tensor, epilogue: Epilogue = Epilogue.STORE) -> torch.Tensor:
+        """`[rows, k]` float32 to `[rows, n]`, or to `[rows, n / 2]` when gated."""
+        x = x.contiguous()
+        rows, width = x.shape[0], self.out_features
+        y = torch.zeros(rows, width // 2 if epilogue is Epilogue.GATED_SILU else width)
+        workspace = make_workspace(self._library, rows, self.in_features)
+        self._library.sw_linear(
+            self.struct, x.data_ptr(), rows, y.data_ptr(), epilogue, workspace.data_ptr()
+        )
+        return y
+
+    def rows(self, ids: torch.Tensor) -> torch.Tensor:
+        """`[count]` int64 to `[count, k]` float32: the weights of some outputs, unpacked."""
+        out = torch.empty(len(ids), self.in_features)
+        self._library.sw_unpack_rows(self.struct, ids.data_ptr(), len(ids), out.data_ptr())
+        return out
+
+
+def make_workspace(library: ctypes.CDLL, rows: int, in_features: int) -> torch.Tensor:
+    """Scratch memory for calls of at most so many rows and inputs."""
+    return torch.empty(library.sw_workspace_bytes(rows, in_features), dtype=torch.uint8)
+
+
+def interleave(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """Rows of both in turn, sixteen and sixteen, as the gated epilogue wants them."""
+    halves = torch.stack((gate.view(-1, 16, gate.shape[-1]), up.view(-1, 16, up.shape[-1])), 1)
+    return halves.reshape(-1, gate.shape[-1])
+
+
+def address(tensor: torch.Tensor | None) -> int | None:
+    """Where a tensor's numbers are; the caller keeps the tensor."""
+    return None if tensor is None else tensor.data_ptr()

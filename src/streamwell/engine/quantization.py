@@ -1,0 +1,38 @@
+"""Which weights are rounded, and to what.
+
+`int8` has a scale per output; `int4` has one per 32 inputs of an output, as llama.cpp's Q4_0. The
+native helper computes with the small integers themselves; here they are turned back into floats, so
+that PyTorch runs the same model at full size.
+"""
+
+from __future__ import annotations
+
+import torch
+
+#: Inputs that share a scale in int4.
+GROUP = 32
+
+
+def head_quantization(quantization: str) -> str:
+    """The output layer decides between near tokens: it stays at eight bits at least."""
+    return "int8" if quantization == "int4" else quantization
+
+
+def effective(quantization: str, in_features: int) -> str:
+    """What weights of so many inputs are rounded to: int4 wants whole groups."""
+    return "int8" if quantization == "int4" and in_features % GROUP else quantization
+
+
+def rounded(weight: torch.Tensor, quantization: str) -> torch.Tensor:
+    """`[n, k]` weights as their rounded values, in their own dtype."""
+    kind = effective(quantization, weight.shape[1])
+    if kind == "none":
+        return weight
+    if kind == "int8":
+        scale = (weight.float().abs().amax(1, keepdim=True) / 127).clamp_min(1e-30)
+        return (torch.round(weight.float() / scale) * scale).to(weight.dtype)
+    groups = weight.float().view(weight.shape[0], -1, GROUP)
+    extreme = groups.gather(2, groups.abs().argmax(2, keepdim=True))
+    scale = (extreme / -8).half().float()  # the value of largest magnitude becomes -8
+    levels = torch.round(groups / torch.where(scale == 0, 1.0, scale)).clamp(-8, 7)
+    return (levels * scale).view(weight.shape).to(weight.dtype)

@@ -1,0 +1,66 @@
+"""A decoder in PyTorch with its paged cache: on GPUs, and where the native helper does not fit."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+
+from streamwell.engine.attention import (
+    Attention,
+    LayerShape,
+    PagedAttention,
+    PagedCache,
+    build_layout,
+)
+from streamwell.engine.sequence import Chunk
+
+
+class Decoder(Protocol):
+    """`block.LeanDecoder`, or `transformers_model.TransformersDecoder`."""
+
+    vocab_size: int
+    dtype: torch.dtype
+    device: torch.device
+    #: What each layer caches per token.
+    shapes: list[LayerShape]
+
+    def forward(
+        self,
+        token_ids: torch.Tensor,
+        positions: torch.Tensor,
+        rows: torch.Tensor,
+        attention: Attention,
+    ) -> torch.Tensor:
+        """Logits `[len(rows), vocab_size]` of some rows of `[num_tokens]` ids."""
+        ...
+
+
+class TorchModel:
+    """A `model_runner.Model` over any decoder."""
+
+    def __init__(self, decoder: Decoder, block_size: int) -> None:
+        self._decoder = decoder
+        self._block_size = block_size
+        self.vocab_size = decoder.vocab_size
+        self.dtype, self.device = decoder.dtype, decoder.device
+
+    @property
+    def bytes_per_token(self) -> int:
+        return PagedCache.bytes_per_token(self._decoder.shapes, self.dtype)
+
+    def allocate(self, num_blocks: int) -> None:
+        self._cache = PagedCache(
+            self._decoder.shapes, num_blocks, self._block_size, self.dtype, self.device
+        )
+
+    def forward(self, chunks: list[Chunk], rows: list[int]) -> torch.Tensor:
+        layout = build_layout(chunks, self._block_size, self.device)
+        token_ids = [i for c in chunks for i in c.token_ids]
+        positions = [p for c in chunks for p in range(c.start, c.end)]
+        return self._decoder.forward(
+            torch.tensor(token_ids, device=self.device),
+            torch.tensor(positions, device=self.device),
+            torch.tensor(rows, dtype=torch.int64, device=self.device),
+            PagedAttention(self._cache, layout),
+        )

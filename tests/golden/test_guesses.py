@@ -1,0 +1,80 @@
+"""Guessed tokens change no token: not greedy ones, not sampled ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from engine_rig import BLOCK_SIZE, EngineRig, load_model, make_requests, reference_tokens
+from tiny_models import VOCAB_SIZE, build
+
+from streamwell.engine.loader import LoadedModel
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    num_threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(num_threads)
+
+
+@pytest.fixture(scope="module", params=["llama", "mistral-window"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module", params=["native", "torch", "transformers"])
+def model(folder: Path, request: pytest.FixtureRequest) -> LoadedModel:
+    return load_model(folder, request.param)
+
+
+#: An answer of few words repeats itself, so that many guesses are right, and many are not.
+FEW_WORDS = {"logit_bias": ((7, 100.0), (70, 100.0), (130, 100.0))}
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"temperature": 0.0},
+        {"temperature": 0.8},
+        {"temperature": 0.8, "top_p": 0.9, "min_tokens": 3},
+    ],
+)
+@pytest.mark.parametrize(
+    ("pool_tokens", "budget", "ngram"), [(512, 256, 4), (512, 256, 1), (68, 13, 4)]
+)
+def test_tokens_are_those_without_guesses(
+    model: LoadedModel, params: dict[str, object], pool_tokens: int, budget: int, ngram: int
+) -> None:
+    """A guess holds exactly if it is what would have been chosen, in a crowd and preempted too."""
+    requests = [
+        replace(r, sampling=replace(r.sampling, seed=seed, **FEW_WORDS, **params))  # type: ignore[arg-type]
+        for seed, r in enumerate(make_requests(VOCAB_SIZE))
+    ]
+    plain = EngineRig(model)
+    rig = EngineRig(model, pool_tokens=pool_tokens, budget=budget, speculative_ngram=ngram)
+
+    assert plain.serve(requests) == rig.serve(requests, arrivals=Random(1))
+    stats = rig.loop.stats()
+    assert 0 < stats.num_accepted_tokens < stats.num_draft_tokens
+    is_tight = pool_tokens == 68 and model.info.block_size == BLOCK_SIZE
+    assert stats.num_preemptions > 0 or not is_tight
+
+
+def test_greedy_tokens_are_the_reference(folder: Path, model: LoadedModel) -> None:
+    """What Transformers' `generate` gives, with prompts that invite wrong guesses."""
+    requests = [
+        replace(r, prompt_ids=r.prompt_ids[:20] * 2, sampling=replace(r.sampling, seed=seed))
+        for seed, r in enumerate(make_requests(VOCAB_SIZE))
+    ]
+
+    outcomes = EngineRig(model, speculative_ngram=4).serve(requests)
+
+    expected = reference_tokens(folder, requests)
+    assert expected == {name: outcome.token_ids for name, outcome in outcomes.items()}

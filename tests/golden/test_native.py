@@ -1,0 +1,184 @@
+"""The native helper: right in every instruction set, and each row for itself, to the last bit."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+import torch
+from engine_rig import load_model
+from tiny_models import build
+
+from streamwell.core.types import SamplingParams
+from streamwell.engine.native import library
+from streamwell.engine.native.library import Epilogue
+from streamwell.engine.native.linear import PackedLinear, interleave, storage_kind
+from streamwell.engine.quantization import rounded
+from streamwell.engine.sequence import Chunk, Sequence
+
+pytestmark = pytest.mark.slow
+
+#: Weights as they are saved, and what they are rounded to.
+STORED = [
+    pytest.param(torch.float32, "none", id="float32"),
+    pytest.param(torch.bfloat16, "none", id="bfloat16"),
+    pytest.param(torch.float16, "none", id="float16"),
+    pytest.param(torch.float32, "int8", id="int8"),
+    pytest.param(torch.bfloat16, "int4", id="int4"),
+]
+#: Around the sizes of panels, tiles and blocks: nothing divides evenly.
+SIZES = [(1, 32), (33, 96), (150, 704), (64, 2112)]
+ROWS = [1, 2, 3, 13, 14, 15, 31, 300]
+
+
+@pytest.fixture(params=library.instruction_sets())
+def helper(request: pytest.FixtureRequest) -> ctypes.CDLL:
+    loaded = library.load(request.param)
+    assert loaded is not None, "the helper is not compiled"
+    return loaded
+
+
+def make_layer(
+    n: int, k: int, dtype: torch.dtype, *, seed: int = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(n, k, generator=generator) / k**0.5
+    return weight.to(dtype), torch.randn(n, generator=generator)
+
+
+def activations(rows: int, k: int) -> torch.Tensor:
+    return torch.randn(rows, k, generator=torch.Generator().manual_seed(7))
+
+
+def as_multiplied(x: torch.Tensor, quantization: str) -> torch.Tensor:
+    """The activations as the small integers that the helper makes of them say."""
+    if quantization == "none":
+        return x
+    shape = (len(x), -1, 32) if quantization == "int4" else (len(x), 1, x.shape[1])
+    groups = x.view(shape)
+    scale = groups.abs().amax(-1, keepdim=True) / 127
+    return (torch.round(groups / scale) * scale).view(x.shape)
+
+
+@pytest.mark.parametrize(("dtype", "quantization"), STORED)
+@pytest.mark.parametrize(("n", "k"), SIZES)
+def test_a_linear_layer_is_that_of_pytorch(
+    helper: ctypes.CDLL, dtype: torch.dtype, quantization: str, n: int, k: int
+) -> None:
+    """Every storage, on sizes that fill no panel, with a bias."""
+    weight, bias = make_layer(n, k, dtype)
+    linear = PackedLinear(helper, weight, bias, storage_kind(weight, quantization))
+    x = activations(300, k)
+
+    expected = as_multiplied(x, quantization) @ rounded(weight.float(), quantization).T + bias
+
+    # a rounding that falls the other way moves a product by one step of its scale
+    atol = 1e-5 if quantization == "none" else 2e-2
+    torch.testing.assert_close(linear(x), expected, rtol=1e-5, atol=atol)
+
+
+@pytest.mark.parametrize(("dtype", "quantization"), STORED)
+def test_a_row_does_not_depend_on_its_neighbours(
+    helper: ctypes.CDLL, dtype: torch.dtype, quantization: str
+) -> None:
+    """Alone or among 299 others, at any place, a row gives the same bits."""
+    weight, bias = make_layer(150, 2112, dtype)
+    linear = PackedLinear(helper, weight, bias, storage_kind(weight, quantization))
+    x = activations(300, 2112)
+    alone = torch.cat([linear(row[None]) for row in x])
+
+    for rows in ROWS:
+        assert torch.equal(alone[-rows:], linear(x[-rows:]))
+
+
+@pytest.mark.parametrize(("dtype", "quantization"), STORED)
+def test_instruction_sets_agree(dtype: torch.dtype, quantization: str) -> None:
+    """A linear layer gives the same bits on every processor."""
+    weight, bias = make_layer(150, 704, dtype)
+    x = activations(20, 704)
+    results = []
+    for name in library.instruction_sets():
+        loaded = library.load(name)
+        assert loaded is not None
+        results.append(PackedLinear(loaded, weight, bias, storage_kind(weight, quantization))(x))
+
+    assert results
+    assert all(torch.equal(results[0], result) for result in results)
+
+
+def test_the_gated_epilogue_is_that_of_pytorch(helper: ctypes.CDLL) -> None:
+    """Gate and up in one layer: SiLU of one times the other, with biases."""
+    (gate, gate_bias), (up, up_bias) = (
+        make_layer(48, 64, torch.float32, seed=seed) for seed in (1, 2)
+    )
+    bias = interleave(gate_bias[:, None], up_bias[:, None])[:, 0]
+    linear = PackedLinear(helper, interleave(gate, up), bias, library.Kind.FLOAT32)
+    x = activations(5, 64) * 10
+
+    expected = torch.nn.functional.silu(x @ gate.T + gate_bias) * (x @ up.T + up_bias)
+
+    torch.testing.assert_close(linear(x, Epilogue.GATED_SILU), expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(("dtype", "quantization"), STORED)
+def test_rows_of_the_weights_come_back(
+    helper: ctypes.CDLL, dtype: torch.dtype, quantization: str
+) -> None:
+    """A tied head serves as the embedding too; at four bits it has eight."""
+    weight, _ = make_layer(150, 704, dtype)
+    quantization = "int8" if quantization == "int4" else quantization
+    linear = PackedLinear(helper, weight, None, storage_kind(weight, quantization))
+    ids = torch.tensor([149, 0, 16, 31, 32])
+
+    expected = rounded(weight.float(), quantization)[ids]
+
+    torch.testing.assert_close(linear.rows(ids), expected, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int4"])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_a_poisoned_row_stays_poisoned(helper: ctypes.CDLL, quantization: str, bad: float) -> None:
+    """Rounding to integers hides no value that is not finite, and touches no other row."""
+    weight, _ = make_layer(33, 96, torch.float32)
+    linear = PackedLinear(helper, weight, None, storage_kind(weight, quantization))
+    x = activations(3, 96)
+    sound = linear(x)
+    x[1, 40] = bad
+
+    y = linear(x)
+
+    assert not y[1].isfinite().any()
+    assert torch.equal(y[[0, 2]], sound[[0, 2]])
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral-window", "qwen3-tied"])
+@pytest.mark.parametrize("quantization", ["none", "int8", "int4"])
+def test_a_token_does_not_depend_on_batch_or_chunks(
+    tmp_path: Path, name: str, quantization: str
+) -> None:
+    """Logits of a prompt's last token: the same bits alone, in chunks of any size, in a crowd."""
+    folder = build(name, tmp_path)
+    model = load_model(folder, "native", quantization).runner._model
+    generator = torch.Generator().manual_seed(3)
+    sequences = []
+    for i, length in enumerate((41, 1, 17, 64, 30)):
+        ids = torch.randint(3, 300, (length,), generator=generator).tolist()
+        sequence = Sequence(str(i), ids, SamplingParams(max_tokens=1))
+        sequence.block_ids = [1 + 4 * i + block for block in range(4)]
+        sequences.append(sequence)
+
+    def last_logits(chunks: list[Chunk]) -> torch.Tensor:
+        ends = torch.tensor([chunk.num_tokens for chunk in chunks]).cumsum(0) - 1
+        with torch.inference_mode():
+            return model.forward(chunks, ends.tolist()).clone()
+
+    alone = torch.cat([last_logits([Chunk(s, 0, s.num_tokens)]) for s in sequences])
+    crowd = last_logits([Chunk(s, 0, s.num_tokens) for s in sequences])
+    assert torch.equal(alone, crowd)
+    for size in (1, 7, 16, 33):
+        for row, s in enumerate(sequences):
+            for start in range(0, s.num_tokens, size):
+                chunk = Chunk(s, start, min(size, s.num_tokens - start))
+                logits = last_logits([chunk])
+            assert torch.equal(alone[row], logits[0])

@@ -1,0 +1,91 @@
+"""What is taken over from the prefix cache changes no token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from engine_rig import BLOCK_SIZE, EngineRig, load_model, make_requests, reference_tokens
+from tiny_models import VOCAB_SIZE, build
+
+from streamwell.core.types import GenerateRequest, SamplingParams
+from streamwell.engine.loader import LoadedModel
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    num_threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(num_threads)
+
+
+@pytest.fixture(scope="module", params=["llama", "mistral-window"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module", params=["native", "torch", "transformers"])
+def model(folder: Path, request: pytest.FixtureRequest) -> LoadedModel:
+    return load_model(folder, request.param)
+
+
+@pytest.fixture(scope="module")
+def requests_() -> list[GenerateRequest]:
+    """Prompts with beginnings in common, cut within blocks and at their ends."""
+    rng = Random(5)
+    text = [rng.randrange(3, VOCAB_SIZE) for _ in range(40)]
+    requests = []
+    for i, request in enumerate(make_requests(VOCAB_SIZE)):
+        kept = text[: 3 * i % 37]
+        requests.append(replace(request, prompt_ids=(*kept, *request.prompt_ids)[:44]))
+    return requests
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path, requests_: list[GenerateRequest]) -> dict[str, list[int]]:
+    return reference_tokens(folder, requests_)
+
+
+@pytest.mark.parametrize(("pool_tokens", "budget"), [(512, 256), (512, 9), (68, 11)])
+def test_hits_give_the_reference(
+    model: LoadedModel,
+    requests_: list[GenerateRequest],
+    expected: dict[str, list[int]],
+    pool_tokens: int,
+    budget: int,
+) -> None:
+    """Shared beginnings, with and without eviction and preemption: as if each were computed."""
+    rig = EngineRig(model, pool_tokens=pool_tokens, budget=budget)
+
+    for seed in range(2):  # the second time everything has been there before
+        outcomes = rig.serve(requests_, arrivals=Random(seed))
+        assert expected == {name: outcome.token_ids for name, outcome in outcomes.items()}
+
+    assert rig.loop.stats().num_prefix_hit_tokens > 20 * BLOCK_SIZE
+
+
+def test_the_next_turns_compute_only_what_is_new(model: LoadedModel) -> None:
+    """Of a conversation of ten turns each turn's prefill is its own new tokens and a block."""
+    rig, cold = EngineRig(model), EngineRig(model, enable_prefix_caching=False)
+    sampling = SamplingParams(max_tokens=3, min_tokens=3, temperature=0.0)
+    history: tuple[int, ...] = ()
+    before = 0
+    for turn in range(10):
+        prompt = (*history, 50 + turn, 60 + turn, 70 + turn)
+        request = GenerateRequest(request_id=f"t{turn}", prompt_ids=prompt, sampling=sampling)
+        outcome = rig.serve([request])[request.request_id]
+        assert cold.serve([request])[request.request_id] == outcome
+        stats = rig.loop.stats()
+        num_computed = stats.num_prefix_queried_tokens - stats.num_prefix_hit_tokens - before
+        # its three tokens, the last one generated, and what of a block was not full
+        assert num_computed <= 3 + 1 + (model.info.block_size - 1)
+        before += num_computed
+        history = (*prompt, *outcome.token_ids)
+
+    assert 0 == cold.loop.stats().num_prefix_hit_tokens

@@ -1,0 +1,167 @@
+"""Guessed tokens: where they come from, which of them hold, and when there are none."""
+
+from __future__ import annotations
+
+import pytest
+from scheduler_bench import EOS, Bench, with_prompt
+
+from streamwell.core.types import FinishReason
+from streamwell.engine.prompt_lookup import PromptLookup
+from streamwell.engine.sequence import Chunk, Sampled, Sequence, SequenceOutput, Step
+
+#: Ends as it begins, so the next tokens are guessed to be 4, 5, 6, 1, ...
+PROMPT = [1, 20, 3, 4, 5, 6, 1, 20, 3]
+
+
+@pytest.mark.parametrize(
+    ("token_ids", "expected"),
+    [
+        ([], ()),
+        ([1, 2], ()),
+        ([1, 2, 3], ()),
+        ([1, 2, 3, 4, 5, 6], ()),
+        ([1, 2, 3, 9, 2, 3], ()),
+        ([1, 2, 3, 9, 1, 2, 3], (9, 1, 2, 3)),
+        ([1, 2, 3, 9, 8, 7, 6, 5, 1, 2, 3], (9, 8, 7, 6)),
+        ([1, 2, 3, 9, 1, 2, 3, 8, 1, 2, 3], (8, 1, 2, 3)),
+        ([7, 7, 7, 7], (7,)),
+    ],
+)
+def test_a_guess_is_what_followed_last_time(
+    token_ids: list[int], expected: tuple[int, ...]
+) -> None:
+    """After the latest earlier occurrence of the last three ids, at most what was asked for."""
+    assert expected == PromptLookup().propose(token_ids, 4)
+
+
+def test_an_index_grows_with_its_sequence() -> None:
+    """Asked at every length, it says what a new one says."""
+    token_ids = [1, 2, 3, 1, 2, 3, 1, 4, 1, 2, 3, 1, 2, 3, 1, 4]
+    lookup, grown = PromptLookup(), []
+    for token_id in token_ids:
+        grown.append(token_id)
+        assert PromptLookup().propose(list(grown), 3) == lookup.propose(grown, 3)
+        assert lookup.propose(grown, 3) == lookup.propose(grown, 3)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [([9, 5, 6], [9]), ([4, 9, 6], [4, 9]), ([4, 5, 9], [4, 5, 9]), ([9, 9, 9], [9])],
+)
+def test_tokens_hold_up_to_the_first_wrong_guess(chosen: list[int], expected: list[int]) -> None:
+    """What was chosen after a wrong guess has a past that never was."""
+    seq = with_prompt("a", PROMPT)
+
+    accepted = Chunk(seq, 8, 3, (4, 5)).accepted(tuple(Sampled(token) for token in chosen))
+
+    assert expected == accepted
+
+
+def test_an_error_after_a_right_guess_is_left_for_the_next_step() -> None:
+    """The tokens before it hold; if it comes again, it is the first of its step."""
+    seq = with_prompt("a", PROMPT)
+    sampled = (Sampled(4), Sampled(-1, "not finite"), Sampled(7))
+
+    assert [4] == Chunk(seq, 8, 3, (4, 5)).accepted(sampled)
+
+
+def speculative(seq: Sequence, *, num_blocks: int = 32, budget: int = 64, ngram: int = 3) -> Bench:
+    bench = Bench(
+        [seq], num_blocks=num_blocks, max_num_batched_tokens=budget, speculative_ngram=ngram
+    )
+    bench.finish(bench.plan(), a=4)  # the prompt, and a first token
+    return bench
+
+
+def take(bench: Bench, *token_ids: int) -> list[SequenceOutput]:
+    """A step in which these are chosen, one after the other."""
+    return apply(bench, bench.plan(), *token_ids)
+
+
+def apply(bench: Bench, step: Step, *token_ids: int) -> list[SequenceOutput]:
+    outputs = bench.scheduler.apply({"a": tuple(map(Sampled, token_ids))}, step)
+    bench.scheduler.check_integrity()
+    return outputs
+
+
+def test_right_guesses_are_tokens_of_one_step() -> None:
+    """The guesses follow the last token in its chunk; then come those that were right, and one."""
+    bench = speculative(with_prompt("a", PROMPT))
+    step = bench.plan()
+
+    assert [(9, 4, (5, 6, 1))] == [(c.start, c.num_tokens, c.draft_ids) for c in step.chunks]
+    assert [[4, 5, 6, 1]] == [chunk.token_ids for chunk in step.chunks]
+    assert [SequenceOutput("a", (5, 6, 8))] == apply(bench, step, 5, 6, 8, 20)
+    assert [(12, 1)] == [(c.start, c.num_tokens) for c in bench.plan().chunks]
+    assert (3, 2) == (bench.scheduler.num_draft_tokens, bench.scheduler.num_accepted_tokens)
+
+
+def test_wrong_guesses_cost_nothing_but_their_computing() -> None:
+    """The sequence goes on after the token that was chosen, as without them."""
+    bench = speculative(with_prompt("a", PROMPT))
+
+    assert [SequenceOutput("a", (9,))] == take(bench, 9, 6, 1, 20)
+    assert [(10, 1)] == [(c.start, c.num_tokens) for c in bench.plan().chunks]
+
+
+def test_the_end_may_be_a_guess() -> None:
+    """What was right after an end of sequence is not said."""
+    bench = speculative(with_prompt("a", [1, 20, 3, 4, EOS, 6, 1, 20, 3]))
+
+    assert [SequenceOutput("a", (EOS,), FinishReason.STOP)] == take(bench, EOS, 6, 1, 20)
+    assert 0 == bench.pool.num_used
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({}, 3),
+        ({"max_tokens": 4}, 2),
+        ({"max_tokens": 2}, 0),
+        ({"temperature": 1.0, "logit_bias": ((5, 1.0),), "min_tokens": 3}, 3),
+        ({"repetition_penalty": 1.1}, 0),
+        ({"presence_penalty": 0.1}, 0),
+        ({"frequency_penalty": -0.1}, 0),
+    ],
+)
+def test_guesses_keep_to_what_was_asked(params: dict[str, object], expected: int) -> None:
+    """No more than may still be said, and none where each token weighs on the next one."""
+    (chunk,) = speculative(with_prompt("a", PROMPT, **params)).plan().chunks  # type: ignore[arg-type]
+
+    assert expected == len(chunk.draft_ids)
+
+
+@pytest.mark.parametrize(("num_before", "expected"), [(18, 3), (19, 2), (20, 1), (21, 0)])
+def test_guesses_keep_to_the_context(num_before: int, expected: int) -> None:
+    """A right guess and the token after it still fit."""
+    prompt = [*range(100, 100 + num_before), *PROMPT]
+
+    (chunk,) = speculative(with_prompt("a", prompt)).plan().chunks
+
+    assert expected == len(chunk.draft_ids)
+
+
+def test_guesses_take_only_what_is_left_of_the_budget() -> None:
+    """Another's prompt comes before them."""
+    bench = speculative(with_prompt("a", PROMPT), budget=9)
+    bench.scheduler.add(with_prompt("b", range(100, 106)))
+
+    assert [("a", 3), ("b", 6)] == [(c.seq.request_id, c.num_tokens) for c in bench.plan().chunks]
+
+
+def test_guesses_preempt_nobody() -> None:
+    """Without a free block for them there are none."""
+    bench = speculative(with_prompt("a", PROMPT), num_blocks=8)
+    bench.scheduler.add(with_prompt("b", range(100, 120)))  # the five blocks that are left
+
+    a, _ = bench.plan().chunks
+
+    assert () == a.draft_ids
+    assert 0 == bench.scheduler.num_preemptions
+
+
+def test_without_the_option_nothing_is_guessed() -> None:
+    """Zero is off."""
+    (chunk,) = speculative(with_prompt("a", PROMPT), ngram=0).plan().chunks
+
+    assert ((), 1) == (chunk.draft_ids, chunk.num_tokens)
