@@ -7,7 +7,8 @@ Rules:
 3. But half of the rest is kept for the prefill that is first in rank. So no stream of short prompts
    starves a long one: some prefill is first in rank, it gets at least one token in every step, and
    so each comes to its end, one rank after the other.
-4. Nothing is left over while somebody could use it.
+4. Beside decodes, prefills may have a limit of their own (`pace`). But for that, nothing is left
+   over while somebody could use it.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from collections.abc import Sequence as Ordered
 from streamwell.engine.sequence import Sequence
 
 
-def share_budget(running: Ordered[Sequence], budget: int) -> dict[Sequence, int]:
+def share_budget(
+    running: Ordered[Sequence], budget: int, prefill_limit: int | None = None
+) -> dict[Sequence, int]:
     """How many tokens each computes; who gets none is left out.
 
     Args:
         running: by rank.
         budget: tokens of the step; at least one for each who runs.
+        prefill_limit: tokens that prefills may have beside decodes; `None` leaves it to the budget.
     """
     plan: dict[Sequence, int] = {}
     prefills: list[Sequence] = []
@@ -34,6 +38,8 @@ def share_budget(running: Ordered[Sequence], budget: int) -> dict[Sequence, int]
     if not prefills:
         return plan
     budget -= len(plan)
+    if plan and prefill_limit is not None:
+        budget = min(budget, prefill_limit)
     first = prefills[0]
     kept = min(first.num_uncomputed_tokens, -(-budget // 2))
     budget -= kept

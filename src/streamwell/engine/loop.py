@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Protocol
 
 from streamwell.core.types import EngineStats, FinishReason, GenerateRequest
 from streamwell.engine.block_pool import BlockPool
 from streamwell.engine.messages import Abort, Add
+from streamwell.engine.pace import Pace
 from streamwell.engine.scheduler import Scheduler
 from streamwell.engine.sequence import Sampled, Sequence, SequenceOutput, Step
 
@@ -29,6 +31,7 @@ class EngineLoop:
         self._pool = pool
         self._refused: list[SequenceOutput] = []
         self._num_steps = 0
+        self._pace = Pace()
 
     @property
     def has_work(self) -> bool:
@@ -59,9 +62,12 @@ class EngineLoop:
     def step(self) -> list[SequenceOutput]:
         """One step: what every sequence got, and the refusals since the last one."""
         outputs, self._refused = self._refused, []
-        step = self._scheduler.schedule()
+        step = self._scheduler.schedule(self._pace.prefill_tokens)
         if step is not None:
+            started = time.perf_counter()
             results = self._runner.run(step)
+            seconds = time.perf_counter() - started
+            self._pace.observe(step.num_decodes, step.num_tokens - step.num_decodes, seconds)
             outputs += self._scheduler.apply(results, step)
             self._num_steps += 1
         return outputs

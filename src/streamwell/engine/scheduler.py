@@ -99,14 +99,17 @@ class Scheduler:
                     return True
         return False
 
-    def schedule(self) -> Step | None:
-        """Plan the next step; `None` when there is nothing to do."""
+    def schedule(self, prefill_limit: int | None = None) -> Step | None:
+        """Plan the next step; `None` when there is nothing to do.
+
+        `prefill_limit` is how many prompt tokens may be computed beside decodes.
+        """
         at = 0
         while at < len(self._running):  # it gets shorter, from the end
             self._make_room(self._running[at])
             at += 1
         self._admit()
-        plan = share_budget(self._running, self._max_num_batched_tokens)
+        plan = share_budget(self._running, self._max_num_batched_tokens, prefill_limit)
         budget = self._max_num_batched_tokens - sum(plan.values())
         chunks = []
         for seq, num_tokens in plan.items():

@@ -134,6 +134,11 @@ class Step:
     def num_tokens(self) -> int:
         return sum(chunk.num_tokens for chunk in self.chunks)
 
+    @property
+    def num_decodes(self) -> int:
+        """Chunks that compute one token."""
+        return sum(chunk.num_tokens == 1 for chunk in self.chunks)
+
 
 @dataclass(frozen=True, slots=True)
 class Sampled:

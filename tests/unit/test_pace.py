@@ -1,0 +1,65 @@
+"""Prompt tokens beside streams: as many as keep the streams' pace."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamwell.core.types import SamplingParams
+from streamwell.engine.budget import share_budget
+from streamwell.engine.pace import FIRST_TOKENS, LEAST_TOKENS, STRETCH, Pace
+from streamwell.engine.sequence import Sequence
+
+
+def a_sequence(num_tokens: int, num_computed: int) -> Sequence:
+    seq = Sequence("r", [5] * num_tokens, SamplingParams(max_tokens=9))
+    seq.num_computed_tokens = num_computed
+    return seq
+
+
+@pytest.mark.parametrize("num_streams", [1, 8, 32])
+def test_a_mixed_step_keeps_the_stretch(num_streams: int) -> None:
+    """On a machine of constant speed, a mixed step soon takes the stretch and no more."""
+    pace = Pace()
+    decode_s, token_s = 0.05 + 0.002 * num_streams, 0.0035
+    for _ in range(40):
+        num_tokens = pace.prefill_tokens
+        pace.observe(num_streams, num_tokens, decode_s + token_s * num_tokens)
+        pace.observe(num_streams, 0, decode_s)
+
+    mixed_s = decode_s + token_s * pace.prefill_tokens
+
+    assert STRETCH * 0.9 < mixed_s / decode_s <= STRETCH
+
+
+def test_it_learns_from_prefills_alone_too() -> None:
+    """A prompt token's cost shows in steps without streams, a decode's in those without prompts."""
+    pace = Pace()
+    pace.observe(0, 200, 1.0)
+    pace.observe(1, 0, 0.1)
+
+    assert int((STRETCH - 1) * 0.1 / 0.005) == pace.prefill_tokens
+
+
+def test_before_it_knows_anything_it_guesses() -> None:
+    """A first step has no past; neither has a server that never only decoded."""
+    pace = Pace()
+    assert FIRST_TOKENS == pace.prefill_tokens
+    pace.observe(4, 64, 0.3)
+    assert FIRST_TOKENS == pace.prefill_tokens
+
+
+def test_prompts_never_stop() -> None:
+    """However slow prompts are beside decodes, some tokens of them are computed in every step."""
+    pace = Pace()
+    pace.observe(1, 0, 0.001)
+    pace.observe(0, 1, 10.0)
+
+    assert LEAST_TOKENS == pace.prefill_tokens
+
+
+def test_the_limit_counts_beside_decodes_only() -> None:
+    """With a stream running the prompt gets the limit; without, all of the budget."""
+    stream, prompt = a_sequence(10, 9), a_sequence(500, 0)
+
+    assert {stream: 1, prompt: 30} == share_budget([stream, prompt], 256, 30)
+    assert {prompt: 256} == share_budget([prompt], 256, 30)
