@@ -103,8 +103,10 @@ class Multiplication {
       sums[m][1] = step ? partial[2 * m + 1] : Sum{};
     }
     const auto* weights = static_cast<const uint8_t*>(linear_.weights);
-    Scheme::template multiply<M>(tile_at(tile, step),
-                                 weights + (panel * steps_ + step) * Scheme::w_bytes, count, sums);
+    const uint8_t* block = weights + (panel * steps_ + step) * Scheme::w_bytes;
+    // the next panel's block, if it is not what the caches have already
+    const int64_t ahead = tile + 1 == tiles_.count ? steps_ * Scheme::w_bytes : 0;
+    Scheme::template multiply<M>(tile_at(tile, step), block, count, ahead, sums);
     if (step + count < steps_) {
       for (int m = 0; m < M; ++m) {
         partial[2 * m] = sums[m][0];

@@ -39,7 +39,13 @@ inline int64_t panel_bytes(int32_t kind, int64_t k) {
 
 // A scheme says how weights and activations of one kind lie in memory and are multiplied. A step is
 // the least number of ks that are computed together; each step of a panel takes `w_bytes`, and each
-// step of one row of activations `x_bytes`. Within a tile all rows of a step lie together.
+// step of one row of activations `x_bytes`. Within a tile all rows of a step lie together. While a
+// tile is multiplied, the weights `ahead` bytes further on are fetched from memory.
+
+template <int bytes>
+inline void fetch(const uint8_t* p) {
+  for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T1);
+}
 
 template <class Weights>
 struct Floats {
@@ -52,9 +58,11 @@ struct Floats {
   }
 
   template <int M>
-  static void multiply(const uint8_t* tile, const uint8_t* w, int64_t steps, F32 (&sums)[M][2]) {
+  static void multiply(const uint8_t* tile, const uint8_t* w, int64_t steps, int64_t ahead,
+                       F32 (&sums)[M][2]) {
     const auto* x = reinterpret_cast<const float*>(tile);
     for (int64_t i = 0; i < steps; ++i, x += M, w += w_bytes) {
+      fetch<w_bytes>(w + ahead);
       F32 low, high;
       Weights::load(w, low, high);
       for (int m = 0; m < M; ++m) {
@@ -115,10 +123,12 @@ struct Int8 {
   }
 
   template <int M>
-  static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, I32 (&result)[M][2]) {
+  static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
+                       I32 (&result)[M][2]) {
     I32 sums[M][2];  // a copy that lives in registers
     std::memcpy(&sums, &result, sizeof(sums));
     for (int64_t i = 0; i < steps; ++i, x += 4 * M, w += w_bytes) {
+      fetch<w_bytes>(w + ahead);
       const I32 low = load_int(w), high = load_int(w + 4 * kLanes);
       for (int m = 0; m < M; ++m) {
         const I32 value = broadcast_four_bytes(x + 4 * m);
@@ -176,9 +186,11 @@ struct Int4 {
   }
 
   template <int M>
-  static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, F32 (&sums)[M][2]) {
+  static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
+                       F32 (&sums)[M][2]) {
     constexpr int half = 4 * 4 * kLanes;
     for (int64_t i = 0; i < steps; ++i, x += x_bytes * M, w += w_bytes) {
+      fetch<w_bytes>(w + ahead);
       const auto* scales = reinterpret_cast<const float*>(x + step * M);
       const auto* weight_scales = reinterpret_cast<const uint16_t*>(w + 2 * half);
       for (int side = 0; side < 2; ++side) {
