@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m bench.engine` and `python -m bench.server`; see docs/benchmarks.md."""
+"""Benchmarks: programs that measure us next to others; see docs/benchmarks.md."""

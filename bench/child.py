@@ -1,8 +1,4 @@
-"""A contender in a process of its own: `python -m bench.child NAME FOLDER DTYPE THREADS`.
-
-The parent writes one JSON object per run to the child's standard input and reads one per run from
-its standard output. The child ends when its standard input does.
-"""
+"""A contender in a process of its own: `python -m bench.child NAME FOLDER PRECISION THREADS`."""
 
 from __future__ import annotations
 
@@ -10,24 +6,33 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.contenders import CONTENDERS, Trace
+from bench.cases import Case, Measures, measure
+from bench.protocol import Trace, answer_requests
 
 #: How long a child may take to go when it is told to.
 EXIT_TIMEOUT_S = 30.0
+#: Where `python -m bench...` works, whichever Python it is.
+ROOT = Path(__file__).parents[1]
 
 
 class Child:
-    """The parent's end: starts the process, and ends it on leaving the context."""
+    """The parent's end: starts a program that speaks `bench.protocol`, and ends it on leaving."""
 
-    def __init__(self, name: str, folder: Path, dtype: str, num_threads: int) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
-        command = [sys.executable, "-m", "bench.child", name, str(folder), dtype, str(num_threads)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | (environment or {}),
         )
 
     def __enter__(self) -> Child:
@@ -48,28 +53,35 @@ class Child:
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        request = {"prompts": prompts, "max_tokens": max_tokens}
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        answer = self._process.stdout.readline()
+        try:
+            request = {"prompts": prompts, "max_tokens": max_tokens}
+            print(json.dumps(request), file=self._process.stdin, flush=True)
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
         if not answer:
             raise RuntimeError(f"{self.name} has ended")
         trace: dict[str, Any] = json.loads(answer)
         streams = tuple(tuple(stream) for stream in trace["token_times_s"])
         return Trace(streams, trace["wall_s"])
 
+    def measure(self, case: Case, seed: str) -> Measures:
+        """The figures of one run of a case, with the prompts of this seed."""
+        trace = self.run(case.prompts(seed), case.new_tokens)
+        return measure(trace, case)
+
+
+def command_of(name: str, folder: Path, precision: str, num_threads: int) -> tuple[str, ...]:
+    """How to start one of `bench.contenders`."""
+    python = (sys.executable, "-m", "bench.child")
+    return (*python, name, str(folder), precision, str(num_threads))
+
 
 def main() -> None:
-    """Load the contender, then answer one line with one line."""
-    name, folder, dtype, num_threads = sys.argv[1:]
-    # whatever a library prints goes to standard error; standard output is the parent's
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    contender = CONTENDERS[name](Path(folder), dtype, int(num_threads))
-    for line in sys.stdin:
-        request = json.loads(line)
-        trace = contender.run(request["prompts"], request["max_tokens"])
-        answer = {"token_times_s": trace.token_times_s, "wall_s": trace.wall_s}
-        print(json.dumps(answer), file=answers, flush=True)
+    from bench.contenders import CONTENDERS
+
+    name, folder, precision, num_threads = sys.argv[1:]
+    answer_requests(lambda: CONTENDERS[name](Path(folder), precision, int(num_threads)))
 
 
 if __name__ == "__main__":

@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from transformers import (
@@ -24,6 +23,8 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
+from bench.protocol import Contender, Trace
+from bench.settings import PEER_NUM_BLOCKS, engine_options
 from streamwell.core.types import GenerateRequest, SamplingParams
 from streamwell.engine.block_pool import BlockPool
 from streamwell.engine.loader import load
@@ -34,40 +35,24 @@ from streamwell.settings import Settings
 
 #: A continuous batching run that takes longer than this has hung.
 TIMEOUT_S = 1800.0
-#: Pages of 256 tokens for the peer's cache; its default is 60 % of the machine's memory.
-PEER_NUM_BLOCKS = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """When each stream's tokens came, in seconds since the prompts were handed over."""
-
-    token_times_s: tuple[tuple[float, ...], ...]
-    wall_s: float
-
-
-class Contender(Protocol):
-    """An engine with a model in it."""
-
-    def run(self, prompts: Sequence[Sequence[int]], max_tokens: int) -> Trace: ...
 
 
 class Streamwell:
     """Our engine as its process runs it, without the process around it."""
 
-    def __init__(self, folder: Path, dtype: str, num_threads: int) -> None:
+    def __init__(self, folder: Path, precision: str, num_threads: int) -> None:
         defaults = Settings()
         model = load(
             EngineConfig(
                 model_path=str(folder),
                 device=defaults.device,
-                dtype=dtype,
                 max_model_len=None,
                 max_num_seqs=defaults.max_num_seqs,
                 max_num_batched_tokens=defaults.max_num_batched_tokens,
                 kv_cache_bytes=None,
                 block_size=defaults.block_size,
                 num_threads=num_threads,
+                **engine_options(precision),
             ),
             lambda stage, progress: None,
         )

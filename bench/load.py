@@ -103,7 +103,8 @@ async def drive(
     async def work(client: httpx2.AsyncClient) -> list[Answer]:
         return [await ask(client, body) for body in todo]
 
-    limits = httpx2.Limits(max_connections=concurrency)
+    # llama-server closes idle connections without a word: each request gets one of its own
+    limits = httpx2.Limits(max_connections=concurrency, max_keepalive_connections=0)
     async with httpx2.AsyncClient(
         base_url=base_url, timeout=timeout_s, limits=limits, trust_env=False
     ) as client:

@@ -1,7 +1,6 @@
 """What both benchmarks share: the machine, statistics, tables and the JSON file.
 
-Results are rows: a `case`, a `contender`, and its measures by name. The first contender is the one
-that all others are compared with.
+Results are rows: a `case`, a `contender`, and its measures by name. Everybody is compared with us.
 """
 
 from __future__ import annotations
@@ -21,6 +20,9 @@ from typing import Any
 import torch
 
 Row = Mapping[str, Any]
+
+#: The contender that all others are compared with.
+OURS = "streamwell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +93,12 @@ def percentile(values: Sequence[float], percent: float) -> float:
 def median_and_spread(values: Sequence[float]) -> str:
     """`median (min-max)`, in the digits that the size of the numbers deserves."""
     if len(values) == 1:
-        return _number(values[0])
-    low, high = _number(min(values)), _number(max(values))
-    return f"{_number(statistics.median(values))} ({low}-{high})"
+        return number(values[0])
+    low, high = number(min(values)), number(max(values))
+    return f"{number(statistics.median(values))} ({low}-{high})"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:.{digits}f}"
 
@@ -110,16 +112,18 @@ def summarize(results: Sequence[Row], columns: Mapping[str, Column]) -> list[dic
     names = list(dict.fromkeys(row["contender"] for row in results))
     summary = []
     for case in cases:
-        ours = _by_round(results, case, names[0])
+        ours = _by_round(results, case, OURS)
         for name in names:
             theirs = _by_round(results, case, name)
             pairs = [(ours[index], row) for index, row in theirs.items() if index in ours]
             keys = [key for key in columns if all(key in row for row in theirs.values())]
-            cells = {key: [row[key] for row in theirs.values()] for key in keys if theirs}
+            if not theirs:
+                continue
+            cells = {key: [row[key] for row in theirs.values()] for key in keys}
             leads = {
                 key: [_lead(a[key], b[key], columns[key]) for a, b in pairs]
                 for key in keys
-                if pairs and name != names[0]
+                if pairs and name != OURS
             }
             summary.append({"case": case, "contender": name, "cells": cells, "leads": leads})
     return summary
@@ -143,7 +147,7 @@ def print_summary(summary: Sequence[Row], columns: Mapping[str, Column]) -> None
     _print_cells(summary, "cells", ["case", "contender", *headers], columns)
     peers = [row for row in summary if row["leads"]]
     if peers:
-        print(f"How many times better {summary[0]['contender']} is (over 1: ahead), per round:\n")
+        print(f"How many times better {OURS} is (over 1: ahead), per round:\n")
         _print_cells(peers, "leads", ["case", "compared with", *headers], columns)
 
 
@@ -155,10 +159,10 @@ def _print_cells(
         for row in summary
     ]
     firsts = [[row["case"], row["contender"]] for row in summary]
-    _print_table(header, [a + b for a, b in zip(firsts, cells, strict=True)])
+    print_table(header, [a + b for a, b in zip(firsts, cells, strict=True)])
 
 
-def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a Markdown table, padded so that it reads well in a terminal."""
     widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
     rule = ["-" * width for width in widths]

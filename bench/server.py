@@ -6,9 +6,9 @@ put under load on loopback, and stopped. Ours keeps its log of runs, on disk, as
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
+import os
 import random
 import socket
 import statistics
@@ -16,32 +16,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
-from bench.contenders import PEER_NUM_BLOCKS
+from bench.command import command_line, publish
 from bench.load import Answer, drive
 from bench.models import model_folder
-from bench.report import (
-    Column,
-    machine,
-    percentile,
-    print_machine,
-    print_summary,
-    resolve_dtype,
-    summarize,
-    write_json,
-)
+from bench.report import OURS, Column, machine, percentile, print_machine, resolve_dtype
+from bench.settings import PEER_NUM_BLOCKS, QUANTIZED
 
-NEW_TOKENS = 32
+MIN_NEW_TOKENS, MAX_NEW_TOKENS = 32, 64
 MIN_PROMPT_TOKENS, MAX_PROMPT_TOKENS = 150, 400
 #: One client alone sends this many requests in turn; more clients send one each.
 MIN_REQUESTS = 4
-START_TIMEOUT_S, LEVEL_TIMEOUT_S, STOP_TIMEOUT_S = 300.0, 1200.0, 60.0
+START_TIMEOUT_S, LEVEL_TIMEOUT_S, STOP_TIMEOUT_S = 900.0, 1200.0, 60.0
 
 COLUMNS = {
     "tok_s": Column("tok/s", more_is_better=True),
@@ -54,22 +46,34 @@ COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server to measure: its name and its command line, but for the port."""
+    """A server to measure."""
 
     name: str
+    #: Its command line, but for the address.
     command: tuple[str, ...]
+    #: The name that requests give its model.
+    model: str = ""
+    #: What it gets beside our own environment.
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def targets(folder: Path, dtype: str, data_dir: Path) -> list[Target]:
-    """Ours first."""
-    model, scripts = str(folder), Path(sys.executable).parent
-    ours = (sys.executable, "-m", "streamwell", "serve", model, "--dtype", dtype)
-    theirs = (str(scripts / "transformers"), "serve", model, "--dtype", dtype)
+def ours(folder: Path, precision: str, data_dir: Path) -> Target:
+    """Our server, for a dtype or a quantized precision."""
+    option = "--quantization" if precision in QUANTIZED else "--dtype"
+    serve = (sys.executable, "-m", "streamwell", "serve", str(folder), option, precision)
+    return Target(OURS, (*serve, "--data-dir", str(data_dir)), str(folder))
+
+
+def transformers_serve(
+    folder: Path, dtype: str, environment: Mapping[str, str] | None = None
+) -> list[Target]:
+    """Transformers' own server, with and without continuous batching."""
+    program = str(Path(sys.executable).parent / "transformers")
+    serve = (program, "serve", str(folder), "--dtype", dtype)
     batching = ("--continuous-batching", "--cb-num-blocks", str(PEER_NUM_BLOCKS))
     return [
-        Target("streamwell", (*ours, "--data-dir", str(data_dir))),
-        Target("transformers serve, batching", (*theirs, *batching)),
-        Target("transformers serve", theirs),
+        Target("transformers serve, batching", (*serve, *batching), str(folder), environment or {}),
+        Target("transformers serve", serve, str(folder), environment or {}),
     ]
 
 
@@ -86,7 +90,12 @@ def running(target: Target, log_path: Path) -> Iterator[str]:
     address = ("--host", "127.0.0.1", "--port", str(port))
     with log_path.open("wb") as log:
         try:
-            process = subprocess.Popen((*target.command, *address), stdout=log, stderr=log)
+            process = subprocess.Popen(
+                (*target.command, *address),
+                stdout=log,
+                stderr=log,
+                env=os.environ | target.environment,
+            )
         except OSError as error:
             raise RuntimeError(str(error)) from error
     try:
@@ -132,7 +141,7 @@ class Prompts:
             {
                 "model": model,
                 "messages": [{"role": "user", "content": self._text(chosen)}],
-                "max_tokens": NEW_TOKENS,
+                "max_tokens": chosen.randint(MIN_NEW_TOKENS, MAX_NEW_TOKENS),
                 "temperature": 0,
                 "stream": True,
                 "stream_options": {"include_usage": True},
@@ -166,11 +175,10 @@ def load_levels(
     target: Target, base_url: str, prompts: Prompts, levels: Sequence[int], round_index: int
 ) -> Iterator[dict[str, Any]]:
     """Warm a server up and put it under each level of load; one row each."""
-    model = target.command[target.command.index("serve") + 1]
-    warm_up = prompts.bodies(model, 2, f"warm up {round_index}")
+    warm_up = prompts.bodies(target.model, 2, f"warm up {round_index}")
     asyncio.run(drive(base_url, warm_up, 2, timeout_s=LEVEL_TIMEOUT_S))
     for level in levels:
-        bodies = prompts.bodies(model, max(MIN_REQUESTS, level), f"{round_index} {level}")
+        bodies = prompts.bodies(target.model, max(MIN_REQUESTS, level), f"{round_index} {level}")
         answers, wall_s = asyncio.run(drive(base_url, bodies, level, timeout_s=LEVEL_TIMEOUT_S))
         head: dict[str, Any] = {"round": round_index, "case": f"{level} clients"}
         row = head | {"contender": target.name} | measure(answers, wall_s)
@@ -198,34 +206,21 @@ def run_round(
     return rows
 
 
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.server", description=__doc__)
-    parser.add_argument("--model", default="qwen05", help="a name of bench.models, or a folder")
-    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16"])
-    parser.add_argument("--json", type=Path, help="write everything to this file")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Measure, and print what was measured."""
-    args = parse_args()
+    parser = command_line("bench.server", __doc__, rounds=2)
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
+    args = parser.parse_args()
     folder, dtype = model_folder(args.model), resolve_dtype(args.dtype)
     facts = machine() | {"model": args.model, "dtype": dtype}
     print_machine(facts)
     prompts = Prompts(folder)
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="streamwell-bench-") as scratch:
-        chosen = targets(folder, dtype, Path(scratch) / "data")
+        chosen = [ours(folder, dtype, Path(scratch) / "data"), *transformers_serve(folder, dtype)]
         for index in range(args.rounds):
             results += run_round(chosen, prompts, args.clients, index, Path(scratch))
-    if not results or results[0]["contender"] != chosen[0].name:
-        raise SystemExit("our own server could not be measured")
-    summary = summarize(results, COLUMNS)
-    print_summary(summary, COLUMNS)
-    if args.json:
-        write_json(args.json, {"machine": facts, "summary": summary, "runs": results})
+    publish(results, COLUMNS, facts, args.json)
 
 
 if __name__ == "__main__":
