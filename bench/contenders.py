@@ -38,7 +38,7 @@ TIMEOUT_S = 1800.0
 
 
 class Streamwell:
-    """Our engine as its process runs it, without the process around it."""
+    """Our engine without the process around it: no prefix cache, and no pace kept for streams."""
 
     def __init__(self, folder: Path, precision: str, num_threads: int) -> None:
         defaults = Settings()
@@ -63,6 +63,7 @@ class Streamwell:
             max_num_batched_tokens=defaults.max_num_batched_tokens,
             max_model_len=model.info.max_model_len,
             eos_token_ids=model.eos_token_ids,
+            enable_prefix_caching=False,
         )
         self._loop = EngineLoop(scheduler, model.runner, pool)
 

@@ -133,6 +133,7 @@ def _engine(settings: Settings, model_path: Path, first: EngineProcess | None) -
         num_threads=settings.num_threads,
         model_impl=settings.model_impl,
         quantization=settings.quantization,
+        step_stretch=settings.step_stretch,
         enable_prefix_caching=settings.enable_prefix_caching,
         speculative_ngram=settings.speculative_ngram,
     )

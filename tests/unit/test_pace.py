@@ -6,8 +6,11 @@ import pytest
 
 from streamwell.core.types import SamplingParams
 from streamwell.engine.budget import share_budget
-from streamwell.engine.pace import FIRST_TOKENS, LEAST_TOKENS, STRETCH, Pace
+from streamwell.engine.pace import FIRST_TOKENS, LEAST_TOKENS, Pace
 from streamwell.engine.sequence import Sequence
+
+#: How many times as long a step may take.
+STRETCH = 2.5
 
 
 def a_sequence(num_tokens: int, num_computed: int) -> Sequence:
@@ -19,42 +22,42 @@ def a_sequence(num_tokens: int, num_computed: int) -> Sequence:
 @pytest.mark.parametrize("num_streams", [1, 8, 32])
 def test_a_mixed_step_keeps_the_stretch(num_streams: int) -> None:
     """On a machine of constant speed, a mixed step soon takes the stretch and no more."""
-    pace = Pace()
+    pace = Pace(STRETCH)
     decode_s, token_s = 0.05 + 0.002 * num_streams, 0.0035
     for _ in range(40):
-        num_tokens = pace.prefill_tokens
+        num_tokens = pace.prefill_limit or 0
         pace.observe(num_streams, num_tokens, decode_s + token_s * num_tokens)
         pace.observe(num_streams, 0, decode_s)
 
-    mixed_s = decode_s + token_s * pace.prefill_tokens
+    mixed_s = decode_s + token_s * (pace.prefill_limit or 0)
 
     assert STRETCH * 0.9 < mixed_s / decode_s <= STRETCH
 
 
 def test_it_learns_from_prefills_alone_too() -> None:
     """A prompt token's cost shows in steps without streams, a decode's in those without prompts."""
-    pace = Pace()
+    pace = Pace(STRETCH)
     pace.observe(0, 200, 1.0)
     pace.observe(1, 0, 0.1)
 
-    assert int((STRETCH - 1) * 0.1 / 0.005) == pace.prefill_tokens
+    assert int((STRETCH - 1) * 0.1 / 0.005) == pace.prefill_limit
 
 
 def test_before_it_knows_anything_it_guesses() -> None:
     """A first step has no past; neither has a server that never only decoded."""
-    pace = Pace()
-    assert FIRST_TOKENS == pace.prefill_tokens
+    pace = Pace(STRETCH)
+    assert FIRST_TOKENS == pace.prefill_limit
     pace.observe(4, 64, 0.3)
-    assert FIRST_TOKENS == pace.prefill_tokens
+    assert FIRST_TOKENS == pace.prefill_limit
 
 
 def test_prompts_never_stop() -> None:
     """However slow prompts are beside decodes, some tokens of them are computed in every step."""
-    pace = Pace()
+    pace = Pace(STRETCH)
     pace.observe(1, 0, 0.001)
     pace.observe(0, 1, 10.0)
 
-    assert LEAST_TOKENS == pace.prefill_tokens
+    assert LEAST_TOKENS == pace.prefill_limit
 
 
 def test_the_limit_counts_beside_decodes_only() -> None:
@@ -63,3 +66,12 @@ def test_the_limit_counts_beside_decodes_only() -> None:
 
     assert {stream: 1, prompt: 30} == share_budget([stream, prompt], 256, 30)
     assert {prompt: 256} == share_budget([prompt], 256, 30)
+
+
+def test_no_stretch_is_no_limit() -> None:
+    """Zero leaves prompts to the token budget, whatever they cost."""
+    pace = Pace(0.0)
+    pace.observe(1, 0, 0.001)
+    pace.observe(0, 1, 10.0)
+
+    assert pace.prefill_limit is None

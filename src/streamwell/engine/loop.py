@@ -25,13 +25,16 @@ class Runner(Protocol):
 class EngineLoop:
     """Takes commands between steps, and steps."""
 
-    def __init__(self, scheduler: Scheduler, runner: Runner, pool: BlockPool) -> None:
+    def __init__(
+        self, scheduler: Scheduler, runner: Runner, pool: BlockPool, pace: Pace | None = None
+    ) -> None:
+        """Without a pace, prompts take what the token budget gives."""
         self._scheduler = scheduler
         self._runner = runner
         self._pool = pool
         self._refused: list[SequenceOutput] = []
         self._num_steps = 0
-        self._pace = Pace()
+        self._pace = pace or Pace(stretch=0.0)
 
     @property
     def has_work(self) -> bool:
@@ -62,7 +65,7 @@ class EngineLoop:
     def step(self) -> list[SequenceOutput]:
         """One step: what every sequence got, and the refusals since the last one."""
         outputs, self._refused = self._refused, []
-        step = self._scheduler.schedule(self._pace.prefill_tokens)
+        step = self._scheduler.schedule(self._pace.prefill_limit)
         if step is not None:
             started = time.perf_counter()
             results = self._runner.run(step)

@@ -32,6 +32,8 @@ class EngineConfig(msgspec.Struct, tag="config", frozen=True, kw_only=True):
     model_impl: str = "auto"
     #: `none`, `int8` or `int4`: what weights are rounded to when they are loaded.
     quantization: str = "none"
+    #: How many times as long a step may take for prompts beside streams; 0 is no limit.
+    step_stretch: float = 0.0
     enable_prefix_caching: bool = True
     #: Tokens that prompt lookup guesses per step and sequence; 0 is off.
     speculative_ngram: int = 0

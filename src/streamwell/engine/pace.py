@@ -1,15 +1,13 @@
 """How many prompt tokens a step may compute beside running streams. Pure: it is told the time.
 
 A step that computes prompt tokens takes longer than one that only decodes, and every stream waits
-for it. So the tokens are counted out such that a mixed step takes at most `STRETCH` times as long
-as one without them; both are learned from the steps that were. Without streams there is nothing to
+for it. So the tokens are counted out such that a mixed step takes at most so many times as long as
+one without them; both are learned from the steps that were. Without streams there is nothing to
 hold up, and only the step's token budget counts.
 """
 
 from __future__ import annotations
 
-#: A mixed step may take so many times as long as a step that only decodes.
-STRETCH = 2.5
 #: Until both times are known, and at the least ever.
 FIRST_TOKENS, LEAST_TOKENS = 64, 16
 #: How much the last step weighs in what is remembered.
@@ -19,16 +17,20 @@ _WEIGHT = 0.2
 class Pace:
     """Remembers how long steps take."""
 
-    def __init__(self) -> None:
+    def __init__(self, stretch: float) -> None:
+        """A mixed step may take `stretch` times as long as one that only decodes; 0 is no limit."""
+        self._stretch = stretch
         self._decode_s: float | None = None
         self._token_s: float | None = None
 
     @property
-    def prefill_tokens(self) -> int:
-        """Prompt tokens that the next step may compute if it decodes too."""
+    def prefill_limit(self) -> int | None:
+        """Prompt tokens that the next step may compute if it decodes too; `None` is no limit."""
+        if not self._stretch:
+            return None
         if self._decode_s is None or self._token_s is None:
             return FIRST_TOKENS
-        return max(LEAST_TOKENS, int((STRETCH - 1) * self._decode_s / self._token_s))
+        return max(LEAST_TOKENS, int((self._stretch - 1) * self._decode_s / self._token_s))
 
     def observe(self, num_decodes: int, num_prefill_tokens: int, seconds: float) -> None:
         """Take in what a step computed and how long it took."""

@@ -65,6 +65,7 @@ def run(connection: Connection) -> None:
     from streamwell.engine.block_pool import BlockPool
     from streamwell.engine.loader import load
     from streamwell.engine.loop import EngineLoop
+    from streamwell.engine.pace import Pace
     from streamwell.engine.scheduler import Scheduler
 
     config = connection.inbox.get()
@@ -88,7 +89,7 @@ def run(connection: Connection) -> None:
         enable_prefix_caching=config.enable_prefix_caching,
         speculative_ngram=config.speculative_ngram,
     )
-    loop = EngineLoop(scheduler, model.runner, pool)
+    loop = EngineLoop(scheduler, model.runner, pool, Pace(config.step_stretch))
     gc.freeze()
     gc.enable()
     connection.send(Loaded(model.info))
