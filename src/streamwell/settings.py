@@ -67,7 +67,7 @@ class Settings:
     max_num_batched_tokens: Annotated[int, Parameter(validator=_Positive)] = 256
     "Tokens of one engine step; bounds how long a long prompt holds up the others."
 
-    step_stretch: Annotated[float, Parameter(validator=_NotNegative)] = 2.5
+    step_stretch: Annotated[float, Parameter(validator=_NotNegative)] = 2.3
     "How many times as long a step may take when prompts are computed beside streams; 0: no limit."
 
     max_queue: Annotated[int, Parameter(validator=_NotNegative)] = 256

@@ -24,7 +24,7 @@ def test_a_mixed_step_keeps_the_stretch(num_streams: int) -> None:
     """On a machine of constant speed, a mixed step soon takes the stretch and no more."""
     pace = Pace(STRETCH)
     decode_s, token_s = 0.05 + 0.002 * num_streams, 0.0035
-    for _ in range(40):
+    for _ in range(120):
         num_tokens = pace.prefill_limit or 0
         pace.observe(num_streams, num_tokens, decode_s + token_s * num_tokens)
         pace.observe(num_streams, 0, decode_s)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 #: Until both times are known, and at the least ever.
 FIRST_TOKENS, LEAST_TOKENS = 64, 16
-#: How much the last step weighs in what is remembered.
-_WEIGHT = 0.2
+#: How much the last step weighs in what is remembered: what costs more is believed at once, since
+#: tokens late in a long prompt cost more than the first.
+_WEIGHT_UP, _WEIGHT_DOWN = 0.5, 0.1
 
 
 class Pace:
@@ -35,7 +36,8 @@ class Pace:
     def observe(self, num_decodes: int, num_prefill_tokens: int, seconds: float) -> None:
         """Take in what a step computed and how long it took."""
         if not num_prefill_tokens:
-            self._decode_s = _mean(self._decode_s, seconds)
+            # a single slow step must not let the next ones be slow
+            self._decode_s = _mean(self._decode_s, seconds, up=_WEIGHT_DOWN)
             return
         if num_decodes:
             if self._decode_s is None:
@@ -45,5 +47,7 @@ class Pace:
         self._token_s = _mean(self._token_s, seconds / num_prefill_tokens)
 
 
-def _mean(before: float | None, now: float) -> float:
-    return now if before is None else before + _WEIGHT * (now - before)
+def _mean(before: float | None, now: float, *, up: float = _WEIGHT_UP) -> float:
+    if before is None:
+        return now
+    return before + (up if now > before else _WEIGHT_DOWN) * (now - before)
