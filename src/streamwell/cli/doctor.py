@@ -55,8 +55,17 @@ def _device_facts() -> Iterator[tuple[str, str, str]]:
 
     gpus = torch.cuda.device_count()
     yield "gpus", str(gpus), "" if gpus else "none: generation runs on the CPU"
-    has_bf16 = bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    has_bf16 = bool(torch.cpu._is_avx512_bf16_supported())
     yield "fast bfloat16 on CPU", "yes" if has_bf16 else "no", "" if has_bf16 else "float32 is used"
+    yield _helper_fact()
+
+
+def _helper_fact() -> tuple[str, str, str]:
+    from streamwell.engine.native.library import instruction_sets, load
+
+    found = [name for name in instruction_sets() if load(name) is not None]
+    advice = "PyTorch computes, more slowly; reinstall with a C++ compiler"
+    return "native helper", found[0] if found else "none", "" if found else advice
 
 
 def _data_dir_fact() -> tuple[str, str, str]:

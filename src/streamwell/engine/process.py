@@ -33,6 +33,7 @@ from streamwell.engine.messages import (
 )
 
 if TYPE_CHECKING:
+    from streamwell.engine.loader import LoadedModel
     from streamwell.engine.loop import EngineLoop
 
 #: An idle engine says so this often, so that the server can tell idle from hung.
@@ -62,11 +63,8 @@ def run(connection: Connection) -> None:
     connection.send(Loading("importing", 0.0))
     gc.disable()  # collecting during imports finds nothing
     # torch takes seconds to import: the server hears of it first, and sends what to load meanwhile
-    from streamwell.engine.block_pool import BlockPool
     from streamwell.engine.loader import load
-    from streamwell.engine.loop import EngineLoop
-    from streamwell.engine.pace import Pace
-    from streamwell.engine.scheduler import Scheduler
+    from streamwell.engine.native.library import pin_threads
 
     config = connection.inbox.get()
     if not isinstance(config, EngineConfig):
@@ -79,6 +77,23 @@ def run(connection: Connection) -> None:
     except Exception as error:  # a new process would fail alike: say so instead of trying for ever
         connection.send(LoadFailed(f"{type(error).__name__}: {error}"))
         raise
+    pin_threads()
+    loop = _make_loop(config, model)
+    gc.freeze()
+    gc.enable()
+    connection.send(Loaded(model.info))
+    while True:
+        _take_commands(connection, loop)
+        outputs = loop.step()
+        connection.send(StepOutput(tuple(outputs), loop.stats()))
+
+
+def _make_loop(config: EngineConfig, model: LoadedModel) -> EngineLoop:
+    from streamwell.engine.block_pool import BlockPool
+    from streamwell.engine.loop import EngineLoop
+    from streamwell.engine.pace import Pace
+    from streamwell.engine.scheduler import Scheduler
+
     pool = BlockPool(model.info.num_blocks, model.info.block_size)
     scheduler = Scheduler(
         pool,
@@ -89,14 +104,7 @@ def run(connection: Connection) -> None:
         enable_prefix_caching=config.enable_prefix_caching,
         speculative_ngram=config.speculative_ngram,
     )
-    loop = EngineLoop(scheduler, model.runner, pool, Pace(config.step_stretch))
-    gc.freeze()
-    gc.enable()
-    connection.send(Loaded(model.info))
-    while True:
-        _take_commands(connection, loop)
-        outputs = loop.step()
-        connection.send(StepOutput(tuple(outputs), loop.stats()))
+    return EngineLoop(scheduler, model.runner, pool, Pace(config.step_stretch))
 
 
 def _take_commands(connection: Connection, loop: EngineLoop) -> None:

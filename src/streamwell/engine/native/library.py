@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from ctypes import POINTER, c_float, c_int32, c_int64, c_void_p
 from enum import IntEnum
 from pathlib import Path
@@ -138,6 +139,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
         [POINTER(LinearStruct), c_void_p, c_int64, c_void_p, c_int32, c_void_p],
     ),
     "sw_unpack_rows": (None, [POINTER(LinearStruct), c_void_p, c_int64, c_void_p]),
+    "sw_pin_threads": (None, [POINTER(c_int32), c_int32]),
     "sw_forward": (None, [POINTER(DecoderStruct), POINTER(BatchStruct)]),
 }
 
@@ -168,3 +170,16 @@ def best() -> ctypes.CDLL | None:
     """The fastest variant that is there; `None` if there is none."""
     candidates = (load(name) for name in instruction_sets())
     return next((library for library in candidates if library is not None), None)
+
+
+def pin_threads() -> None:
+    """Give each compute thread a processor of its own, if there are as many threads as processors.
+
+    OpenMP's threads spin while they wait for each other. When another process takes a processor for
+    a while, two of them can meet on one that is left, and each then spins away the other's time: a
+    step has been seen to take fifty times as long.
+    """
+    library = best()
+    processors = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    if library is not None and 1 < torch.get_num_threads() == len(processors):
+        library.sw_pin_threads((c_int32 * len(processors))(*processors), len(processors))

@@ -2,6 +2,8 @@
 //
 // OpenMP is left undefined when this is linked: PyTorch's own, loaded already, serves both, so that
 // there is one pool of threads.
+#include <sched.h>
+
 #include "decoder.h"
 #include "pack.h"
 
@@ -27,6 +29,17 @@ void sw_linear(const Linear* linear, const float* x, int64_t rows, float* y, int
 
 void sw_unpack_rows(const Linear* linear, const int64_t* rows, int64_t count, float* out) {
   unpack_rows(*linear, rows, count, out);
+}
+
+// Each compute thread stays on a processor of its own.
+void sw_pin_threads(const int32_t* processors, int32_t count) {
+#pragma omp parallel num_threads(count)
+  {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(processors[omp_get_thread_num()], &set);
+    sched_setaffinity(0, sizeof(set), &set);
+  }
 }
 
 void sw_forward(const Decoder* decoder, const Batch* batch) { forward(*decoder, *batch); }
