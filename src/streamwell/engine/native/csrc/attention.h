@@ -18,7 +18,7 @@
 namespace streamwell {
 
 #if defined(__AVX512F__)
-constexpr int kQueries = 7;     // rows of a micro-kernel: 7 x 4 sums
+constexpr int kQueries = 6;     // rows of a micro-kernel: 6 x 4 sums, four columns, a broadcast
 constexpr int kTileVectors = 4; // vectors of keys, or of a head's dimensions, per row
 #else
 constexpr int kQueries = 3;
@@ -151,12 +151,12 @@ class AttentionTask {
     const F32 nothing = broadcast(-std::numeric_limits<float>::infinity());
     const int64_t visible = position_of(row) + 1 - key;
     const int64_t hidden = window_ ? position_of(row) + 1 - window_ - key : 0;
+    const bool sees_all = visible >= num_blocks * kLanes && hidden <= 0;
     float* weights = weights_ + r * kTileKeys;
     F32 scores[kTileBlocks], peak = nothing;
     for (int64_t b = 0; b < num_blocks; ++b) {
       scores[b] = load(weights + b * kLanes);
-      scores[b] = first_lanes(lanes(visible - b * kLanes), scores[b], nothing);
-      if (hidden > 0) scores[b] = first_lanes(lanes(hidden - b * kLanes), nothing, scores[b]);
+      if (!sees_all) scores[b] = only_seen(scores[b], nothing, visible, hidden, b);
       peak = max(peak, scores[b]);
     }
     const float before = maxima_[row], after = std::max(before, largest(peak));
@@ -167,17 +167,22 @@ class AttentionTask {
     }
     F32 total = zero();
     for (int64_t b = 0; b < num_blocks; ++b) {
-      const F32 weight = exp(sub(scores[b], broadcast(after)));
+      F32 weight = exp(sub(scores[b], broadcast(after)));
       // `exp` never gives zero, so what is hidden is hidden once more
-      F32 kept = first_lanes(lanes(visible - b * kLanes), weight, zero());
-      if (hidden > 0) kept = first_lanes(lanes(hidden - b * kLanes), zero(), kept);
-      store(weights + b * kLanes, kept);
-      total = add(total, kept);
+      if (!sees_all) weight = only_seen(weight, zero(), visible, hidden, b);
+      store(weights + b * kLanes, weight);
+      total = add(total, weight);
     }
     const float correction = before == after ? 1.0f : std::exp(before - after);
     corrections_[r] = correction;
     maxima_[row] = after;
     totals_[row] = totals_[row] * correction + sum(total);
+  }
+
+  // Block b of a row's keys, with `other` where the row does not see them.
+  static F32 only_seen(F32 values, F32 other, int64_t visible, int64_t hidden, int64_t b) {
+    const F32 seen = first_lanes(lanes(visible - b * kLanes), values, other);
+    return first_lanes(lanes(hidden - b * kLanes), other, seen);
   }
 
   static int lanes(int64_t count) {
@@ -192,14 +197,16 @@ class AttentionTask {
       for (int v = 0; v < V; ++v)
         sums[r][v] = mul(load(sums_ + (first + r) * heads_.dim + d + v * kLanes),
                          broadcast(corrections_[r]));
-    for (int64_t j = 0; j < count; ++j) {
-      const float* value =
-          block_of(cache_.values, key + j) + (key + j) % kLanes * heads_.dim + d;
-      F32 columns[V];
-      for (int v = 0; v < V; ++v) columns[v] = load(value + v * kLanes);
-      for (int r = 0; r < R; ++r) {
-        const F32 weight = broadcast(weights_[r * kTileKeys + j]);
-        for (int v = 0; v < V; ++v) sums[r][v] = fma(weight, columns[v], sums[r][v]);
+    for (int64_t block = 0; block < count; block += kLanes) {
+      const float* value = block_of(cache_.values, key + block) + d;
+      const int64_t end = std::min<int64_t>(count, block + kLanes);
+      for (int64_t j = block; j < end; ++j, value += heads_.dim) {
+        F32 columns[V];
+        for (int v = 0; v < V; ++v) columns[v] = load(value + v * kLanes);
+        for (int r = 0; r < R; ++r) {
+          const F32 weight = broadcast(weights_[r * kTileKeys + j]);
+          for (int v = 0; v < V; ++v) sums[r][v] = fma(weight, columns[v], sums[r][v]);
+        }
       }
     }
     for (int r = 0; r < R; ++r)

@@ -54,16 +54,20 @@ class Multiplication {
 
  private:
   using Sum = typename Scheme::Sum;
-  static constexpr int64_t kBlockBytes = 24 << 10;  // of a panel: it stays in the first cache
+  static constexpr int64_t kBlockBytes = 58 << 10;  // of a panel: it stays in the second cache
   static constexpr int64_t kMaxTiles = 252 / kRows;
   static constexpr int64_t kMaxGroup = 8;
 
+  // In chunks of k, so that the lines that a tile's rows share are still at hand for the next row.
   void pack(int64_t tile) {
     const int height = tiles_.height(tile);
-    for (int m = 0; m < height; ++m) {
-      const int64_t row = tiles_.first(tile) + m;
-      Scheme::pack_row(x_ + row * linear_.k, linear_.k, tile_at(tile, 0), m, height,
-                       row_scales_ + row);
+    const int64_t k = linear_.k, chunk = Scheme::pack_whole_rows ? k : 128;
+    for (int64_t first = 0; first < k; first += chunk) {
+      for (int m = 0; m < height; ++m) {
+        const int64_t row = tiles_.first(tile) + m;
+        Scheme::pack_row(x_ + row * k + first, std::min(chunk, k - first),
+                         tile_at(tile, first / Scheme::step), m, height, row_scales_ + row);
+      }
     }
   }
 

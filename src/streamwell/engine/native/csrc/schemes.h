@@ -51,6 +51,7 @@ template <class Weights>
 struct Floats {
   using Sum = F32;
   static constexpr int step = 1, x_bytes = 4, w_bytes = Weights::bytes;
+  static constexpr bool pack_whole_rows = false;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {
     auto* out = reinterpret_cast<float*>(tile) + m;
@@ -108,6 +109,7 @@ struct Float16Weights {
 struct Int8 {
   using Sum = I32;
   static constexpr int step = 4, x_bytes = 4, w_bytes = 4 * kPanel;
+  static constexpr bool pack_whole_rows = true;  // they have a scale each
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float* scale) {
     const float largest = largest_magnitude(x, k);
@@ -164,6 +166,7 @@ struct Int4 {
   using Sum = F32;
   static constexpr int step = kGroup, x_bytes = kGroup + 8;
   static constexpr int w_bytes = kGroup * kPanel / 2 + 2 * kPanel;
+  static constexpr bool pack_whole_rows = false;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {
     for (int64_t i = 0; i < k; i += step, tile += x_bytes * height) {
