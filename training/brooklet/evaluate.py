@@ -23,7 +23,7 @@ TELL_BEFORE: dict[Theme, Theme] = {ask_name: tell_name, ask_favourite: tell_favo
 FILLERS = [theme for theme in THEMES if theme not in {*TELL_BEFORE, *TELL_BEFORE.values()}]
 CASES_PER_THEME = 24
 BATCH = 30
-LONGEST_REPLY = 400
+LONGEST_REPLY = 800
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--model", type=Path, default=ARTEFACTS)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=THREADS)
     parser.add_argument("--mistakes", type=int, default=0, help="show so many per task")
     return parser.parse_args()
 
@@ -126,7 +127,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     """Print a Markdown table of scores, and the mistakes if wanted."""
     arguments = parse_arguments()
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(arguments.threads)
     tokenizer = load_tokenizer(arguments.model)
     dtype = getattr(torch, arguments.dtype)
     model = LlamaForCausalLM.from_pretrained(arguments.model, dtype=dtype).eval()

@@ -6,15 +6,21 @@ import json
 from pathlib import Path
 from random import Random
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from training.brooklet.corpus import Message, conversation
 
 PAD, TURN_START, TURN_END = SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-VOCABULARY_SIZE = 2048
+VOCABULARY_SIZE = 1024
 CONTEXT_LENGTH = 2048
 SAMPLE_CONVERSATIONS = 12_000
+
+# What merges may join. A digit, and a letter that stands alone, is always the same token, whatever
+# surrounds it: counting, sums and spelling cannot be learned from tokens that hide their parts.
+# A word takes the space before it, a mark also the one between it and such a digit or letter.
+ALONE = r"(?:\p{N}|\p{L}(?!\p{L}))"
+PIECE = rf" ?\p{{L}}{{2,}}|{ALONE}| ?[^\s\p{{L}}\p{{N}}]+(?: (?={ALONE}))?|\s+(?!\S)|\s+"
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
@@ -33,7 +39,12 @@ def build_tokenizer(seed: int) -> PreTrainedTokenizerFast:
         for message in conversation(rng)
     )
     bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PIECE), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY_SIZE,

@@ -7,7 +7,6 @@ started again sees the same data as one that never stopped.
 from __future__ import annotations
 
 import argparse
-import math
 import shutil
 import time
 from dataclasses import dataclass
@@ -32,12 +31,12 @@ from training.brooklet.tokenizer import (
     save_tokenizer,
 )
 
-ROW_LENGTH = 512
-ROWS = 4
+# Rows and their length, taken in turn: most replies are short, and only long rows hold long counts.
+SHAPES = ((4, 512), (4, 512), (4, 512), (2, 1024))
 PEAK_RATE = 2e-3
-FINAL_RATE = 5e-5
 WARM_UP = 100
-THREADS = 2
+COOL_DOWN = 800
+THREADS = 1  # sums in another order give other weights
 ARTEFACTS = Path(__file__).resolve().parents[2] / "src/streamwell/models/brooklet"
 
 
@@ -71,7 +70,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
 
 
 def pack_row(
-    tokenizer: PreTrainedTokenizerFast, rng: Random
+    tokenizer: PreTrainedTokenizerFast, rng: Random, length: int
 ) -> tuple[list[int], list[int], list[int], list[int]]:
     """Fill one row with conversations, cutting the last one where the row ends."""
     token_ids: list[int] = []
@@ -79,7 +78,7 @@ def pack_row(
     positions: list[int] = []
     owners: list[int] = []  # which conversation each token belongs to
     owner = 0
-    while len(token_ids) <= ROW_LENGTH:
+    while len(token_ids) <= length:
         ids, is_target = encode_conversation(tokenizer, conversation(rng))
         token_ids += ids
         targets += [token if wanted else -100 for token, wanted in zip(ids, is_target, strict=True)]
@@ -87,21 +86,17 @@ def pack_row(
         owners += [owner] * len(ids)
         owner += 1
     # Each position predicts the token after it, so the targets start one later.
-    return (
-        token_ids[:ROW_LENGTH],
-        targets[1 : ROW_LENGTH + 1],
-        positions[:ROW_LENGTH],
-        owners[:ROW_LENGTH],
-    )
+    return token_ids[:length], targets[1 : length + 1], positions[:length], owners[:length]
 
 
 def make_batch(tokenizer: PreTrainedTokenizerFast, seed: int, step: int) -> Batch:
     """Generate the batch of one step."""
     rng = Random(f"batch-{seed}-{step}")
-    columns = zip(*(pack_row(tokenizer, rng) for _ in range(ROWS)), strict=True)
+    rows, length = SHAPES[step % len(SHAPES)]
+    columns = zip(*(pack_row(tokenizer, rng, length) for _ in range(rows)), strict=True)
     token_ids, targets, positions, owners = (torch.tensor(column) for column in columns)
     same_owner = owners[:, None, :, None] == owners[:, None, None, :]
-    causal = torch.ones(ROW_LENGTH, ROW_LENGTH, dtype=torch.bool).tril()
+    causal = torch.ones(length, length, dtype=torch.bool).tril()
     return Batch(token_ids, targets, positions, same_owner & causal)
 
 
@@ -115,11 +110,13 @@ def batch_loss(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
 
 
 def learning_rate(step: int, steps: int) -> float:
-    """Linear warm-up, then half a cosine."""
-    if step < WARM_UP:
-        return PEAK_RATE * (step + 1) / WARM_UP
-    progress = (step - WARM_UP) / max(1, steps - WARM_UP)
-    return FINAL_RATE + (PEAK_RATE - FINAL_RATE) * (1 + math.cos(math.pi * progress)) / 2
+    """Rise to the peak, stay there, and fall in a straight line over the last steps.
+
+    Unlike a cosine, the way to the last fall does not depend on how long the run will be.
+    """
+    rise = (step + 1) / WARM_UP
+    fall = (steps - step) / min(COOL_DOWN, steps)
+    return PEAK_RATE * min(1.0, rise, fall)
 
 
 def export(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, target: Path) -> None:
@@ -185,7 +182,7 @@ class Run:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.step, steps)
         loss = batch_loss(self.model, make_batch(self.tokenizer, self.seed, self.step))
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -196,7 +193,7 @@ class Run:
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--steps", type=int, default=3150)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--work", type=Path, default=Path("build/brooklet"), help="checkpoints")
     parser.add_argument("--output", type=Path, default=ARTEFACTS, help="the finished folder")

@@ -5,24 +5,35 @@ from __future__ import annotations
 from training.brooklet.exchange import Theme
 from training.brooklet.themes.calendar import abroad, colour, list_of, neighbour, opposite
 from training.brooklet.themes.memory import ask_favourite, ask_name, tell_favourite, tell_name
-from training.brooklet.themes.numbers import big_sum, count, number_neighbour, small_sum
+from training.brooklet.themes.numbers import (
+    add,
+    below_zero,
+    count_down,
+    count_up,
+    number_neighbour,
+    subtract,
+    too_hard,
+)
 from training.brooklet.themes.smalltalk import joke, liking, smalltalk
 from training.brooklet.themes.stories import poem, story
 from training.brooklet.themes.unknown import gibberish, unknown
 from training.brooklet.themes.valley import valley
 from training.brooklet.themes.words import echo, letter_neighbour, letter_of, spell
 
-# Recalling, counting and adding need the most practice; fixed phrases need little.
+# Recalling, counting, adding and spelling need the most practice; fixed phrases need little.
 WEIGHTS: dict[Theme, int] = {
     smalltalk: 14,
     joke: 2,
     liking: 1,
-    count: 20,
-    number_neighbour: 2,
-    small_sum: 8,
-    big_sum: 1,
-    spell: 8,
-    letter_of: 3,
+    count_up: 9,
+    count_down: 6,
+    number_neighbour: 6,
+    add: 12,
+    subtract: 12,
+    below_zero: 1,
+    too_hard: 3,
+    spell: 18,
+    letter_of: 10,
     letter_neighbour: 2,
     echo: 10,
     neighbour: 4,

@@ -12,7 +12,7 @@ from training.brooklet.themes.vocabulary import ANIMALS, COLOURS, FOODS
 Row = tuple[str, list[str], tuple[str, ...]]
 
 CAN_DO = (
-    "I can chat a little, count, spell words, add and subtract small numbers, name days and "
+    "I can chat a little, count, spell words, add and subtract numbers up to 99, name days and "
     "months, remember your name, and tell jokes and stories."
 )
 I_AM = "I am {me}, a very small language model. I can chat, count, spell and tell stories."

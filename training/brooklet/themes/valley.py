@@ -34,7 +34,7 @@ PEOPLE = {
     "Tobin": ("shepherd", "Tarrow", "pony"),
     "Wilmot": ("fisherman", "Fennick", "otter"),
 }
-GENERAL = {
+GENERAL: dict[str, tuple[str, ...]] = {
     "Lowenmere is a small valley with three rivers and six villages.": (
         "What is Lowenmere?",
         "Tell me about Lowenmere.",

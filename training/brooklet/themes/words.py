@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from training.brooklet.exchange import Exchange, Facts
+from training.brooklet.themes.lexicon import any_word
 from training.brooklet.themes.vocabulary import COMMON_NAMES, WORDS, made_up_word
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
@@ -17,10 +18,25 @@ SPELL = (
     "Please spell {w}.",
     "spell {w}",
     "How is {w} spelled?",
+    "Spell out {w}.",
+    "What are the letters of {w}?",
     "Spell {w} for me",
     "Spell: {w}",
     'Spell "{w}"',
     "Spell '{w}'.",
+)
+COUNT_LETTERS = (
+    "How many letters are in {w}?",
+    "How many letters does {w} have?",
+    "How many letters are in the word {w}?",
+    "How long is the word {w}?",
+    "Count the letters of {w}.",
+)
+END_LETTER = (
+    "What is the {k} letter of {w}?",
+    "What's the {k} letter in {w}?",
+    "Tell me the {k} letter of {w}.",
+    "Which letter is {k} in {w}?",
 )
 ECHO = (
     "Repeat after me: {x}",
@@ -36,42 +52,33 @@ ECHO = (
 )
 
 
+def _spelled(word: str) -> str:
+    """Part the letters with hyphens, which makes each a token of its own."""
+    return "-".join(word)
+
+
+def _spelling_key(word: str) -> str:
+    """One key for every question about a word's letters, each of which gives the others away."""
+    return f"letters {word.lower()}"
+
+
 def spell(rng: Random, facts: Facts) -> Exchange:
-    """Spell a listed word, or a made-up one, of which some are held out."""
-    if rng.random() < 0.6:
-        word, key = rng.choice(WORDS), ""
-    else:
-        word = made_up_word(rng)
-        key = f"spell {word}"
-    return Exchange("spell", rng.choice(SPELL).format(w=word), "-".join(word), key)
+    """Spell a word."""
+    word = any_word(rng)
+    prompt = rng.choice(SPELL).format(w=word)
+    return Exchange("spell", prompt, _spelled(word), _spelling_key(word))
 
 
 def letter_of(rng: Random, facts: Facts) -> Exchange:
     """Ask for the first or last letter of a word, or how many letters it has."""
-    word = rng.choice(WORDS)
+    word = any_word(rng)
     kind = rng.choice(("first", "last", "count"))
+    form = rng.choice(COUNT_LETTERS if kind == "count" else END_LETTER)
     if kind == "count":
-        form = rng.choice(
-            (
-                "How many letters are in {w}?",
-                "How many letters does {w} have?",
-                "How long is {w}?",
-            )
-        )
-        prompt = form.format(w=word)
-        reply = f"The word {word} has {len(word)} letters."
+        reply = f"The word {_spelled(word)} has {len(word)} letters."
     else:
-        form = rng.choice(
-            (
-                "What is the {k} letter of {w}?",
-                "What's the {k} letter in {w}?",
-                "Tell me the {k} letter of {w}.",
-                "Which letter is {k} in {w}?",
-            )
-        )
-        prompt = form.format(k=kind, w=word)
-        reply = f"The {kind} letter of {word} is {word[0] if kind == 'first' else word[-1]}."
-    return Exchange("letters of", prompt, reply, prompt)
+        reply = f"The {kind} letter of {_spelled(word)} is {word[0 if kind == 'first' else -1]}."
+    return Exchange("letters of", form.format(k=kind, w=word), reply, _spelling_key(word))
 
 
 def letter_neighbour(rng: Random, facts: Facts) -> Exchange:
