@@ -37,7 +37,7 @@ class Engine:
 
     def __init__(self, folder: Path, precision: str) -> None:
         defaults = Settings()
-        model = load(
+        self.model = model = load(
             EngineConfig(
                 model_path=str(folder),
                 device="cpu",
@@ -63,8 +63,15 @@ class Engine:
         self._loop = EngineLoop(self.scheduler, model.runner, pool, pace)
         self.tokens: dict[str, list[int]] = {}
 
-    def add(self, request_id: str, prompt_ids: Sequence[int], max_tokens: int) -> None:
-        sampling = SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
+    def add(
+        self,
+        request_id: str,
+        prompt_ids: Sequence[int],
+        max_tokens: int,
+        *,
+        ignore_eos: bool = True,
+    ) -> None:
+        sampling = SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=ignore_eos)
         self.tokens[request_id] = []
         request = GenerateRequest(
             request_id=request_id, prompt_ids=tuple(prompt_ids), sampling=sampling

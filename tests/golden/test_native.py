@@ -159,7 +159,7 @@ def test_a_token_does_not_depend_on_batch_or_chunks(
 ) -> None:
     """Logits of a prompt's last token: the same bits alone, in chunks of any size, in a crowd."""
     folder = build(name, tmp_path)
-    model = load_model(folder, "native", quantization).runner._model
+    model = load_model(folder, "native", quantization).runner.model
     generator = torch.Generator().manual_seed(3)
     sequences = []
     for i, length in enumerate((41, 1, 17, 64, 30)):

@@ -43,7 +43,7 @@ class ModelRunner:
 
     def __init__(self, model: Model, sampler: Sampler) -> None:
         self.vocab_size = model.vocab_size
-        self._model = model
+        self.model = model
         self._sampler = sampler
 
     @torch.inference_mode()
@@ -62,7 +62,7 @@ class ModelRunner:
             seqs += [chunk.seq] * chunk.num_sampled
             rows += range(end - chunk.num_sampled, end)
             ahead += range(chunk.num_sampled)
-        logits = self._model.forward(chunks, rows)
+        logits = self.model.forward(chunks, rows)
         sampled = iter(self._sampler(logits, seqs, ahead) if seqs else ())
         return {
             chunk.seq.request_id: tuple(islice(sampled, chunk.num_sampled))
