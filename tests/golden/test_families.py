@@ -44,3 +44,22 @@ def test_what_a_config_leaves_out_is_not_guessed(name: str) -> None:
             wrong.append(left_out)
 
     assert [] == sorted(wrong)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_hidden_layers", 0),
+        ("num_attention_heads", -4),
+        ("num_key_value_heads", 3),
+        ("head_dim", 0),
+        ("hidden_size", "64"),
+        ("rms_norm_eps", "small"),
+        ("max_position_embeddings", 0.5),
+    ],
+)
+def test_sizes_that_make_no_sense_are_not_known(field: str, value: object) -> None:
+    """Such a config is left to Transformers, which says what is wrong with it."""
+    fields = CONFIGS["llama"]().to_dict() | {field: value}
+
+    assert describe(fields) is None

@@ -59,6 +59,7 @@ def describe(config: Mapping[str, Any]) -> DecoderSpec | None:
         and rope.get("rope_type", rope.get("type", "default")) == "default"
         and rope.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0)) == 1.0
         and config.get("pretraining_tp", 1) == 1
+        and _has_sound_sizes(config)
     )
     if not is_known:
         return None
@@ -73,6 +74,19 @@ def describe(config: Mapping[str, Any]) -> DecoderSpec | None:
         max_position_embeddings=config["max_position_embeddings"],
         tie_word_embeddings=config.get("tie_word_embeddings", False),
         windows=_windows(config),
+    )
+
+
+def _has_sound_sizes(config: Mapping[str, Any]) -> bool:
+    """Whether all sizes are positive integers, and the heads can be shared out."""
+    optional = ("num_key_value_heads", "head_dim", "sliding_window")
+    sizes = [config[name] for name in _NEEDED if name != "rms_norm_eps"]
+    sizes += [config[name] for name in optional if config.get(name) is not None]
+    num_heads = config["num_attention_heads"]
+    return (
+        all(isinstance(size, int) and size > 0 for size in sizes)
+        and isinstance(config["rms_norm_eps"], float | int)
+        and num_heads % (config.get("num_key_value_heads") or num_heads) == 0
     )
 
 
