@@ -76,7 +76,7 @@ class Settings:
     kv_cache_mib: Annotated[int | None, Parameter(validator=_Positive)] = None
     "Memory of the KV cache in MiB; default: what is useful, at most 1024."
 
-    block_size: Annotated[int, Parameter(validator=_Positive)] = 16
+    block_size: Annotated[int, Parameter(validator=Number(gte=1, lte=1024))] = 16
     "Tokens per block of the KV cache."
 
     enable_prefix_caching: bool = True
@@ -85,7 +85,7 @@ class Settings:
     speculative_ngram: Annotated[int, Parameter(validator=_NotNegative)] = 0
     "Tokens to guess per step from what a sequence said before; 0 is off; changes no answer."
 
-    num_threads: Annotated[int | None, Parameter(validator=_Positive)] = None
+    num_threads: Annotated[int | None, Parameter(validator=Number(gte=1, lte=1024))] = None
     "Threads that compute; default: one per core, but a single one for a very small model."
 
     served_model_name: Annotated[

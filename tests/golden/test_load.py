@@ -50,6 +50,14 @@ def misshape_a_tensor(folder: Path) -> None:
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
 
+def share_heads_unevenly(folder: Path) -> None:
+    edit_config(folder, num_attention_heads=2, num_key_value_heads=4)
+
+
+def count_layers_in_words(folder: Path) -> None:
+    edit_config(folder, num_hidden_layers="2")
+
+
 def break_the_config(folder: Path) -> None:
     (folder / "config.json").write_text("{")
 
@@ -70,6 +78,8 @@ def invent_a_family(folder: Path) -> None:
         truncate_weights,
         forget_a_tensor,
         misshape_a_tensor,
+        share_heads_unevenly,
+        count_layers_in_words,
         break_the_config,
         remove_the_config,
         invent_a_family,
@@ -124,3 +134,27 @@ def test_a_sliding_window_changes_the_tokens(tmp_path: Path, model_impl: str) ->
         tokens.append(EngineRig(model).serve([request])["r1"].token_ids)
 
     assert tokens[0] != tokens[1]
+
+
+@pytest.mark.parametrize("model_impl", ["native", "torch"])
+def test_layers_may_differ_in_width(tmp_path: Path, model_impl: str) -> None:
+    """A layer wider than the first one has its room too, and gives what PyTorch gives."""
+    folder = build("llama", tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    torch.manual_seed(1)
+    for name, shape in {"gate": (4096, 64), "up": (4096, 64), "down": (64, 4096)}.items():
+        weights[f"model.layers.1.mlp.{name}_proj.weight"] = torch.randn(shape) / 10
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    requests = make_requests(300)[:4]
+
+    tokens = EngineRig(load_model(folder, model_impl)).serve(requests)
+
+    assert tokens == EngineRig(load_model(folder, "torch")).serve(requests)
+
+
+def test_ids_that_the_model_cannot_say_end_nothing(tmp_path: Path) -> None:
+    """An end-of-sequence id beyond the vocabulary is left out, and harms no request."""
+    folder = build("llama", tmp_path)
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 99999, -1]}))
+
+    assert {2} == load_model(folder).eos_token_ids

@@ -152,6 +152,19 @@ def test_a_poisoned_row_stays_poisoned(helper: ctypes.CDLL, quantization: str, b
     assert torch.equal(y[[0, 2]], sound[[0, 2]])
 
 
+@pytest.mark.parametrize("quantization", ["none", "int8", "int4"])
+def test_poisoned_weights_stay_poisoned(helper: ctypes.CDLL, quantization: str) -> None:
+    """A weight that is not a number makes its output so, whatever it is rounded to."""
+    weight, _ = make_layer(33, 96, torch.float32)
+    weight[7, 40] = float("nan")
+    linear = PackedLinear(helper, weight, None, storage_kind(weight, quantization))
+
+    y = linear(activations(3, 96))
+
+    assert not y[:, 7].isfinite().any()
+    assert y[:, [*range(7), *range(8, 33)]].isfinite().all()
+
+
 @pytest.mark.parametrize("name", ["llama", "mistral-window", "qwen3-tied"])
 @pytest.mark.parametrize("quantization", ["none", "int8", "int4"])
 def test_a_token_does_not_depend_on_batch_or_chunks(

@@ -54,7 +54,9 @@ def assemble(
         if config.model_impl in ("native", "torch"):
             raise LoadError(f"--model-impl {config.model_impl} does not know this architecture")
         if config.quantization != "none":
-            raise LoadError("--quantization needs an architecture that runs without Transformers")
+            raise LoadError(
+                "--quantization works with our decoders only, not on Transformers' code"
+            )
         report("importing transformers", 0.1)
         from streamwell.engine.transformers_model import TransformersDecoder
 

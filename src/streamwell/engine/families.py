@@ -18,6 +18,8 @@ _LLAMA_LIKE = {
     "qwen2": frozenset({"num_key_value_heads", "use_sliding_window", "sliding_window"}),
     "qwen3": frozenset({"num_key_value_heads", "use_sliding_window", "sliding_window", "head_dim"}),
 }
+#: Beyond these a config is a mistake, or means harm.
+_MAX_SIZE, _MAX_LAYERS = 1 << 31, 10_000
 _NEEDED = frozenset(
     {
         "hidden_size",
@@ -78,14 +80,16 @@ def describe(config: Mapping[str, Any]) -> DecoderSpec | None:
 
 
 def _has_sound_sizes(config: Mapping[str, Any]) -> bool:
-    """Whether all sizes are positive integers, and the heads can be shared out."""
+    """Whether all sizes are positive integers, all numbers usable, and heads can be shared out."""
     optional = ("num_key_value_heads", "head_dim", "sliding_window")
     sizes = [config[name] for name in _NEEDED if name != "rms_norm_eps"]
     sizes += [config[name] for name in optional if config.get(name) is not None]
     num_heads = config["num_attention_heads"]
     return (
-        all(isinstance(size, int) and size > 0 for size in sizes)
+        all(isinstance(size, int) and 0 < size < _MAX_SIZE for size in sizes)
+        and config["num_hidden_layers"] < _MAX_LAYERS
         and isinstance(config["rms_norm_eps"], float | int)
+        and 0 <= config["rms_norm_eps"] < 1
         and num_heads % (config.get("num_key_value_heads") or num_heads) == 0
     )
 
@@ -106,6 +110,8 @@ def check_shapes(spec: DecoderSpec, shapes: Mapping[str, tuple[int, ...]]) -> No
         inner = shapes[f"{prefix}mlp.gate_proj.weight"][0]
         expected |= {prefix + name: s for name, s in _block_shapes(spec, hidden, inner).items()}
     for name, shape in expected.items():
+        if not all(shape):
+            raise ValueError(f"{name} is empty")
         # head norms and biases may be missing, everything else must be there
         is_optional = name.endswith(("q_norm", "k_norm"))
         found = shapes.get(f"{name}.weight", shape) if is_optional else shapes[f"{name}.weight"]

@@ -20,6 +20,15 @@ from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model, ModelRunner
 from streamwell.engine.sampler import Sampler
 
+_BROKEN = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    TypeError,
+    ValueError,
+)
+
 #: What the KV cache takes at most when nothing is said, in bytes.
 DEFAULT_KV_CACHE_BYTES = 1 << 30
 #: Weights below this are computed by a single thread when nothing is said.
@@ -43,6 +52,15 @@ def load(config: EngineConfig, report: Report) -> LoadedModel:
     Raises:
         LoadError: with a message for the person who started the server.
     """
+    try:
+        return _load(config, report)
+    except LoadError:
+        raise
+    except _BROKEN as error:  # what a config.json of wrong types does to code that trusts it
+        raise LoadError(f"cannot load {config.model_path}: {error!r}") from error
+
+
+def _load(config: EngineConfig, report: Report) -> LoadedModel:
     path = Path(config.model_path)
     torch.set_num_threads(config.num_threads or _default_threads(path))
     model_config = read_json(path / "config.json")
@@ -53,7 +71,7 @@ def load(config: EngineConfig, report: Report) -> LoadedModel:
     model = assemble(config, path, model_config, max_model_len, report)
     num_blocks = _num_blocks(config, model, max_model_len)
     model.allocate(num_blocks)
-    eos = _eos_token_ids(path, model_config)
+    eos = _eos_token_ids(path, model_config, model.vocab_size)
     info = EngineInfo(
         max_model_len=max_model_len,
         vocab_size=model.vocab_size,
@@ -97,10 +115,12 @@ def _num_blocks(config: EngineConfig, model: Model, max_model_len: int) -> int:
     return min(num_blocks, wanted)
 
 
-def _eos_token_ids(path: Path, model_config: Mapping[str, Any]) -> frozenset[int]:
+def _eos_token_ids(path: Path, model_config: Mapping[str, Any], vocab_size: int) -> frozenset[int]:
+    """The ids that end an answer; those that the model cannot say are left out."""
     generation_config = read_json(path / "generation_config.json") or {}
     text_config = model_config.get("text_config") or model_config
     for source in (generation_config, model_config, text_config):
         if (ids := source.get("eos_token_id")) is not None:
-            return frozenset(ids if isinstance(ids, list) else [ids])
+            ids = ids if isinstance(ids, list) else [ids]
+            return frozenset(i for i in ids if isinstance(i, int) and 0 <= i < vocab_size)
     return frozenset()

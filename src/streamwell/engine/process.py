@@ -52,7 +52,7 @@ class Connection:
         self._socket.sendall(encode_frame(message))
 
     def _read(self) -> None:
-        with self._socket.makefile("rb") as stream:
+        with contextlib.suppress(ConnectionError), self._socket.makefile("rb") as stream:
             while len(header := stream.read(HEADER_BYTES)) == HEADER_BYTES:
                 self.inbox.put(decode_to_engine(stream.read(body_length(header))))
         os._exit(0)  # the server is gone; a step in progress helps nobody

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 
@@ -18,6 +19,16 @@ from streamwell.engine.attention import Attention, LayerShape, sequence_attentio
 
 #: The name under which Transformers finds `attention_forward`.
 ATTENTION_NAME = "streamwell_paged"
+#: What Transformers says to a folder that it cannot load.
+_REFUSALS = (
+    OSError,
+    ValueError,
+    KeyError,
+    RuntimeError,
+    ImportError,
+    SafetensorError,
+    StrictDataclassError,
+)
 
 
 class TransformersDecoder:
@@ -67,7 +78,7 @@ def _load(path: Path, dtype: torch.dtype) -> Any:  # noqa: ANN401 - Transformers
             use_safetensors=True,
             output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
+    except _REFUSALS as error:
         raise LoadError(f"cannot load {path}: {error}") from error
     if report["missing_keys"]:  # Transformers would make them up
         raise LoadError(f"{path} lacks weights: {', '.join(sorted(report['missing_keys']))}")

@@ -39,8 +39,11 @@ _LANES = 16
 
 def supports(spec: DecoderSpec, weights: Weights) -> bool:
     """Whether the helper's fixed widths fit this model."""
-    intermediate_size = weights["model.layers.0.mlp.gate_proj.weight"].shape[0]
-    return spec.head_dim % _LANES == 0 and intermediate_size % _LANES == 0
+    inner_sizes = (
+        weights[f"model.layers.{layer}.mlp.gate_proj.weight"].shape[0]
+        for layer in range(spec.num_layers)
+    )
+    return spec.head_dim % _LANES == 0 and all(size % _LANES == 0 for size in inner_sizes)
 
 
 class NativeDecoder:
@@ -121,7 +124,7 @@ class NativeDecoder:
             "normed": self._hidden_size,
             "qkv": attended + 2 * spec.num_kv_heads * spec.head_dim,
             "attended": attended,
-            "gated": self._layers[0].down.k,
+            "gated": max(layer.down.k for layer in self._layers),
         }
         return _Buffers(self._library, widths, self.vocab_size)
 

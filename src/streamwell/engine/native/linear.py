@@ -18,7 +18,13 @@ _PANEL = 32
 
 
 def storage_kind(weight: torch.Tensor, quantization: str) -> Kind:
-    """How `[n, k]` weights are stored: as they are, or rounded."""
+    """How `[n, k]` weights are stored: as they are, or rounded.
+
+    Raises:
+        ValueError: the helper does not know their dtype.
+    """
+    if weight.dtype not in _STORED:
+        raise ValueError(f"weights in {str(weight.dtype).removeprefix('torch.')} are not supported")
     kind = effective(quantization, weight.shape[1])
     return {"int8": Kind.INT8, "int4": Kind.INT4}.get(kind) or _STORED[weight.dtype]
 

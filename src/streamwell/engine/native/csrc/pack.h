@@ -69,10 +69,11 @@ inline void pack_int4(const float* rows, int64_t k, uint8_t* panel) {
     std::memset(panel, 0, Int4::w_bytes);
     for (int c = 0; c < kPanel; ++c) {
       const float* row = rows + c * k + first;
-      float extreme = 0.0f;
+      float extreme = 0.0f, poison = 0.0f;
+      for (int i = 0; i < kGroup; ++i) poison += row[i] * 0.0f;
       for (int i = 0; i < kGroup; ++i)
         if (std::fabs(row[i]) > std::fabs(extreme)) extreme = row[i];
-      const uint16_t scale = _cvtss_sh(extreme / -8.0f, 0);
+      const uint16_t scale = _cvtss_sh(extreme / -8.0f + poison, 0);
       const float rounded = _cvtsh_ss(scale);
       const float divisor = rounded != 0.0f ? rounded : 1.0f;
       std::memcpy(panel + 2 * half + 2 * c, &scale, 2);
