@@ -193,7 +193,7 @@ class Run:
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=3150)
+    parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--work", type=Path, default=Path("build/brooklet"), help="checkpoints")
     parser.add_argument("--output", type=Path, default=ARTEFACTS, help="the finished folder")
