@@ -17,7 +17,7 @@ def _body(number: int, temperature: float) -> dict[str, Any]:
     """Prompts of several lengths, so that prefills and decodes meet in one step."""
     story = "The river runs past the mill. " * (number % 5)
     return {
-        "messages": [{"role": "user", "content": f"{story}Tell me about day {number}."}],
+        "messages": [{"role": "user", "content": f"{story}Count from {number} to {number + 40}."}],
         "temperature": temperature,
         "top_p": 1,
         "seed": 1000 + number,
