@@ -60,7 +60,3 @@ def compile_variants(compiler: str, native: Path) -> None:
         subprocess.run(link, check=True)
         Path(f"{target}.partial").replace(target)
         Path(f"{target}.o").unlink()
-
-
-if __name__ == "__main__":
-    compile_variants(os.environ.get("CXX", "g++"), Path(__file__).parent / NATIVE)

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamwell.engine.messages import EngineConfig
-
 #: Precisions that are not a dtype: our engine quantizes the weights when it loads them.
 QUANTIZED = ("int8", "int4")
 #: Pages of 256 tokens for Transformers' cache; its default is 60 % of the machine's memory.
 PEER_NUM_BLOCKS = 128
-
-
-def can_quantize() -> bool:
-    """Whether this version of our engine has the option."""
-    return "quantization" in EngineConfig.__struct_fields__
 
 
 def engine_options(precision: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from bench.peers.places import (
 from bench.report import OURS
 from bench.roofline import bound, measure_machine, model_size
 from bench.server import Target, ours, transformers_serve
-from bench.settings import QUANTIZED, can_quantize
+from bench.settings import QUANTIZED
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ _DTYPES = ("float32", "bfloat16")
 #: Everybody, by the name that `--peers` takes; ours first.
 FIELD = {
     OURS: Peer(
-        dict.fromkeys((*_DTYPES, *(QUANTIZED if can_quantize() else ())), OURS),
+        dict.fromkeys((*_DTYPES, *QUANTIZED), OURS),
         _contender("streamwell"),
         lambda setup, label: ours(setup.folder, setup.precision, setup.data_dir),
     ),

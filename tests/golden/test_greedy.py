@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
 import pytest
-import torch
 from engine_rig import EngineRig, load_model, make_requests, reference_tokens
 from tiny_models import folder_of
 
@@ -39,14 +38,6 @@ class Family:
     folder: Path
     requests: list[GenerateRequest]
     expected: dict[str, list[int]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Loading sets the number of threads for the process; it is put back."""
-    num_threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(num_threads)
 
 
 @pytest.fixture(scope="module")

@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
-import torch
-from engine_rig import BLOCK_SIZE, EngineRig, load_model, make_requests, reference_tokens
-from tiny_models import VOCAB_SIZE, build
+from engine_rig import BLOCK_SIZE, EngineRig, make_requests, reference_tokens
+from tiny_models import VOCAB_SIZE
 
 from streamwell.engine.loader import LoadedModel
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(num_threads)
-
-
-@pytest.fixture(scope="module", params=["llama", "mistral-window"])
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(request.param, tmp_path_factory.mktemp(request.param))
-
-
-@pytest.fixture(scope="module", params=["native", "torch", "transformers"])
-def model(folder: Path, request: pytest.FixtureRequest) -> LoadedModel:
-    return load_model(folder, request.param)
 
 
 #: An answer of few words repeats itself, so that many guesses are right, and many are not.

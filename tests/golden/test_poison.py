@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
-import torch
 from engine_rig import EngineRig, load_model, make_requests, reference_tokens
 from safetensors.torch import load_file, save_file
 from tiny_models import build
@@ -20,13 +18,6 @@ pytestmark = pytest.mark.slow
 
 #: The id whose embedding is not a number.
 POISON = 299
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(num_threads)
 
 
 @pytest.fixture(scope="module")

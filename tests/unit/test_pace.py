@@ -7,7 +7,7 @@ import pytest
 from streamwell.core.types import SamplingParams
 from streamwell.engine.budget import share_budget
 from streamwell.engine.pace import FIRST_TOKENS, LEAST_TOKENS, Pace
-from streamwell.engine.sequence import Sequence
+from streamwell.engine.sequence import Chunk, Sequence, Step
 
 #: How many times as long a step may take.
 STRETCH = 2.5
@@ -75,3 +75,13 @@ def test_no_stretch_is_no_limit() -> None:
     pace.observe(0, 1, 10.0)
 
     assert pace.prefill_limit is None
+
+
+def test_guesses_are_not_prompts() -> None:
+    """A step that guesses behind a stream's token still only decodes; a prompt's tokens count."""
+    stream, prompt = a_sequence(10, 9), a_sequence(500, 0)
+    guessing, prefilling = Chunk(stream, 9, 4, (5, 6, 7)), Chunk(prompt, 0, 30)
+
+    assert (1, 0) == (Step((guessing,)).num_decodes, Step((guessing,)).num_prefill_tokens)
+    mixed = Step((guessing, prefilling))
+    assert (1, 30) == (mixed.num_decodes, mixed.num_prefill_tokens)

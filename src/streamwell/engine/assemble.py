@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from streamwell.core.errors import LoadError
 from streamwell.engine.attention import sequence_attention
@@ -42,10 +42,10 @@ def assemble(
     max_model_len: int,
     report: Report,
 ) -> Model:
-    """The model in `path`, without a cache yet.
+    """The model in `path`, without a cache yet; a damaged folder raises what it happens to raise.
 
     Raises:
-        LoadError: it cannot be loaded, or not in the way asked for.
+        LoadError: it cannot be loaded in the way asked for.
     """
     device = _device(config.device)
     dtype = _dtype(config, model_config, device)
@@ -61,24 +61,18 @@ def assemble(
         from streamwell.engine.transformers_model import TransformersDecoder
 
         return TorchModel(TransformersDecoder(path, dtype, device), config.block_size)
-    try:
-        weights = _read_weights(path, report)
-        check_shapes(spec, {name: tuple(w.shape) for name, w in weights.items()})
-        helper = _helper(config, spec, weights, dtype, device)
-        if helper is not None:
-            report("packing weights", 0.5)
-            return NativeDecoder(
-                helper,
-                spec,
-                weights,
-                max_positions=max_model_len,
-                quantization=config.quantization,
-            )
-        weights = {name: tensor.to(device, dtype) for name, tensor in weights.items()}
-        decoder = _lean_decoder(spec, weights, config.quantization)
-        return TorchModel(decoder, config.block_size)
-    except (SafetensorError, OSError, KeyError, ValueError, RuntimeError) as error:
-        raise LoadError(f"cannot load {path}: {error!r}") from error
+    weights = _read_weights(path, report)
+    check_shapes(spec, {name: tuple(w.shape) for name, w in weights.items()})
+    helper = _helper(config, spec, weights, dtype, device)
+    if helper is not None:
+        report("packing weights", 0.5)
+        quantization = config.quantization
+        return NativeDecoder(
+            helper, spec, weights, max_positions=max_model_len, quantization=quantization
+        )
+    weights = {name: tensor.to(device, dtype) for name, tensor in weights.items()}
+    decoder = _lean_decoder(spec, weights, config.quantization)
+    return TorchModel(decoder, config.block_size)
 
 
 def _helper(

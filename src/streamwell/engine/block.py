@@ -92,6 +92,8 @@ class LeanDecoder:
 
     def __init__(self, spec: DecoderSpec, weights: Weights, quantization: str = "none") -> None:
         self._embedding = weights["model.embed_tokens.weight"]
+        if spec.tie_word_embeddings:
+            self._embedding = rounded(self._embedding, head_quantization(quantization))
         self.vocab_size, _ = self._embedding.shape
         self.dtype, self.device = self._embedding.dtype, self._embedding.device
         shape = LayerShape(spec.num_kv_heads, spec.head_dim, spec.head_dim)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from streamwell.core.errors import LoadError
 from streamwell.core.types import EngineInfo
@@ -20,11 +21,15 @@ from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model, ModelRunner
 from streamwell.engine.sampler import Sampler
 
+#: What a folder that is damaged, or says things of wrong types, does to code that trusts it.
 _BROKEN = (
     ArithmeticError,
     AttributeError,
     LookupError,
     MemoryError,
+    OSError,
+    RuntimeError,
+    SafetensorError,
     TypeError,
     ValueError,
 )
@@ -56,7 +61,7 @@ def load(config: EngineConfig, report: Report) -> LoadedModel:
         return _load(config, report)
     except LoadError:
         raise
-    except _BROKEN as error:  # what a config.json of wrong types does to code that trusts it
+    except _BROKEN as error:
         raise LoadError(f"cannot load {config.model_path}: {error!r}") from error
 
 

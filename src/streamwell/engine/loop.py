@@ -70,7 +70,7 @@ class EngineLoop:
             started = time.perf_counter()
             results = self._runner.run(step)
             seconds = time.perf_counter() - started
-            self._pace.observe(step.num_decodes, step.num_tokens - step.num_decodes, seconds)
+            self._pace.observe(step.num_decodes, step.num_prefill_tokens, seconds)
             outputs += self._scheduler.apply(results, step)
             self._num_steps += 1
         return outputs

@@ -98,6 +98,11 @@ class Chunk:
         return [*self.seq.token_ids[self.start : self.end], *self.draft_ids]
 
     @property
+    def is_decode(self) -> bool:
+        """It computes one token, and perhaps guesses after it."""
+        return self.num_tokens - len(self.draft_ids) == 1
+
+    @property
     def is_sampled(self) -> bool:
         """The chunk reaches the last token, so its logits choose the next one."""
         return self.end >= self.seq.num_tokens
@@ -136,8 +141,13 @@ class Step:
 
     @property
     def num_decodes(self) -> int:
-        """Chunks that compute one token."""
-        return sum(chunk.num_tokens == 1 for chunk in self.chunks)
+        """Chunks that compute one token, and perhaps guesses after it."""
+        return sum(chunk.is_decode for chunk in self.chunks)
+
+    @property
+    def num_prefill_tokens(self) -> int:
+        """Tokens of all other chunks."""
+        return sum(chunk.num_tokens for chunk in self.chunks if not chunk.is_decode)
 
 
 @dataclass(frozen=True, slots=True)

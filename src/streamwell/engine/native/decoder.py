@@ -63,8 +63,7 @@ class NativeDecoder:
         self._library = library
         self._spec = spec
         self._quantization = quantization
-        self._kept: list[torch.Tensor] = []  # what the structures point to
-        self._linears: list[PackedLinear] = []
+        self._kept: list[torch.Tensor | PackedLinear] = []  # what the structures point to
         self._layers = (LayerStruct * spec.num_layers)()
         for layer, struct in enumerate(self._layers):
             self._fill_layer(struct, layer, weights)
@@ -157,7 +156,7 @@ class NativeDecoder:
     ) -> PackedLinear:
         kind = storage_kind(weight, quantization)
         linear = PackedLinear(self._library, weight, bias, kind)
-        self._linears.append(linear)
+        self._kept.append(linear)
         return linear
 
     def _vector(self, weights: Weights, name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Finds, loads and tries out the compiled helper, and mirrors its structures.
+"""Finds and loads the compiled helper, and mirrors its structures.
 
 The structures are those of `schemes.h`, `rows.h`, `attention.h` and `decoder.h`, field by field.
 """
@@ -154,7 +154,7 @@ def instruction_sets() -> list[str]:
 
 
 def load(instruction_set: str) -> ctypes.CDLL | None:
-    """One variant of the helper, or `None` where it was not compiled."""
+    """One variant of the helper, or `None` where it was not compiled or lacks an OpenMP."""
     try:
         library = ctypes.CDLL(str(FOLDER / f"kernels_{instruction_set}.so"))
     except OSError:

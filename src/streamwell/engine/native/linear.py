@@ -60,7 +60,7 @@ class PackedLinear:
             address(self._scales),
             address(self._offsets),
         )
-        self.out_features, self.in_features, self.kind = n, k, kind
+        self.out_features, self.in_features = n, k
         self.struct = LinearStruct(
             self._weights.data_ptr(),
             address(self._bias),
