@@ -47,7 +47,8 @@ class Case:
     def name(self) -> str:
         if self.is_prefill:
             return f"prefill {self.prompt_tokens}"
-        return f"{self.num_streams} streams"
+        usual = self.prompt_tokens == PROMPT_TOKENS
+        return f"{self.num_streams} streams" + ("" if usual else f" after {self.prompt_tokens}")
 
     def prompts(self, seed: str) -> list[list[int]]:
         """Distinct random prompts; the same ones for the same seed."""

@@ -40,18 +40,28 @@ TIMEOUT_S = 1800.0
 class Streamwell:
     """Our engine without the process around it: no prefix cache, and no pace kept for streams."""
 
-    def __init__(self, folder: Path, precision: str, num_threads: int) -> None:
-        defaults = Settings()
+    def __init__(
+        self,
+        folder: Path,
+        precision: str,
+        num_threads: int,
+        settings: Settings | None = None,
+        *,
+        kv_cache_bytes: int | None = None,
+    ) -> None:
+        defaults = settings or Settings()
         model = load(
             EngineConfig(
                 model_path=str(folder),
                 device=defaults.device,
-                max_model_len=None,
+                max_model_len=defaults.max_model_len,
                 max_num_seqs=defaults.max_num_seqs,
                 max_num_batched_tokens=defaults.max_num_batched_tokens,
-                kv_cache_bytes=None,
+                kv_cache_bytes=kv_cache_bytes,
                 block_size=defaults.block_size,
                 num_threads=num_threads,
+                model_impl=defaults.model_impl,
+                compile=defaults.compile,
                 **engine_options(precision),
             ),
             lambda stage, progress: None,
@@ -97,11 +107,13 @@ class StepClock(StoppingCriteria):  # type: ignore[misc]  # Transformers is not 
         scores: torch.Tensor,
         **kwargs: Any,  # noqa: ANN401 - Transformers' signature
     ) -> torch.Tensor:
+        if input_ids.is_cuda:  # it was only queued; `generate` itself waits for it just after this
+            torch.cuda.synchronize()
         self.times.append(time.perf_counter())
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
 
-def _load_transformers(folder: Path, dtype: str, num_threads: int) -> Any:  # noqa: ANN401 - not typed
+def _load_transformers(folder: Path, dtype: str, num_threads: int, device: str = "auto") -> Any:  # noqa: ANN401 - not typed
     torch.set_num_threads(num_threads)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
@@ -109,14 +121,16 @@ def _load_transformers(folder: Path, dtype: str, num_threads: int) -> Any:  # no
         folder, dtype=dtype, attn_implementation="sdpa", local_files_only=True
     ).eval()
     model.generation_config.eos_token_id = None
-    return model.to("cuda") if torch.cuda.is_available() else model
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return model.to(device)
 
 
 class Generate:
     """Transformers' `generate` over one static batch, with SDPA and its dynamic cache."""
 
-    def __init__(self, folder: Path, dtype: str, num_threads: int) -> None:
-        self._model = _load_transformers(folder, dtype, num_threads)
+    def __init__(self, folder: Path, dtype: str, num_threads: int, device: str = "auto") -> None:
+        self._model = _load_transformers(folder, dtype, num_threads, device)
 
     @torch.inference_mode()
     def run(self, prompts: Sequence[Sequence[int]], max_tokens: int) -> Trace:

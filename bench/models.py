@@ -58,6 +58,22 @@ SHAPES = {
             "rope_theta": 1e6,
         },
     ),
+    # Qwen2.5-1.5B
+    "qwen15": Shape(
+        "qwen2",
+        16000,
+        {
+            "vocab_size": 151936,
+            "hidden_size": 1536,
+            "intermediate_size": 8960,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 12,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 32768,
+            "rms_norm_eps": 1e-6,
+            "rope_theta": 1e6,
+        },
+    ),
     # SmolLM-135M
     "smol135": Shape(
         "llama",

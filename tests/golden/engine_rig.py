@@ -23,8 +23,16 @@ BLOCK_SIZE = 4
 ALL_TOKENS = MAX_NUM_SEQS * MAX_MODEL_LEN
 
 
-def load_model(folder: Path, model_impl: str = "auto", quantization: str = "none") -> LoadedModel:
+def load_model(
+    folder: Path,
+    model_impl: str = "auto",
+    quantization: str = "none",
+    *,
+    block_size: int | None = None,
+    compile_layers: bool = False,
+) -> LoadedModel:
     """Load in float32, on one thread: these models are too small for two."""
+    fitting = NATIVE_BLOCK_SIZE if model_impl == "native" else BLOCK_SIZE
     config = EngineConfig(
         model_path=str(folder),
         device="cpu",
@@ -33,10 +41,11 @@ def load_model(folder: Path, model_impl: str = "auto", quantization: str = "none
         max_num_seqs=MAX_NUM_SEQS,
         max_num_batched_tokens=1,  # the scheduler's affair, and the tests make their own
         kv_cache_bytes=None,
-        block_size=NATIVE_BLOCK_SIZE if model_impl == "native" else BLOCK_SIZE,
+        block_size=block_size or fitting,
         num_threads=1,
         model_impl=model_impl,
         quantization=quantization,
+        compile=compile_layers,
     )
     return load(config, lambda _stage, _progress: None)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import torch
 
+import bench.gpu
 from bench.cases import COLUMNS, Case, Measures, Runner, cases_of, measure, run_round
 from bench.peers import llama, places
 from bench.peers.__main__ import parse_args, present
@@ -42,6 +45,11 @@ def test_cases_are_prompts_first_then_streams() -> None:
 
     assert ["prefill 512", "prefill 1024", "1 streams", "8 streams"] == [c.name for c in cases]
     assert [True, True, False, False] == [c.is_prefill for c in cases]
+
+
+def test_cases_of_longer_prompts_have_names_of_their_own() -> None:
+    """Figures after prompts of different lengths are not mixed up."""
+    assert ["8 streams", "8 streams after 1024"] == [Case(8).name, Case(8, 1024).name]
 
 
 def test_prompts_follow_the_seed() -> None:
@@ -216,3 +224,36 @@ def test_plot_has_a_panel_for_each_case() -> None:
     assert "width='420.0'" in svg
     assert "width='210.0'" in svg
     assert "a&lt;b" in svg
+
+
+@pytest.mark.slow
+def test_the_gpu_benchmark_runs_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a CPU, with a tiny model: both engines are measured in every case, and written down."""
+    monkeypatch.setattr(bench.models, "MODELS_DIR", tmp_path / "models")
+    monkeypatch.setattr(bench.gpu, "KV_CACHE_BYTES", 1 << 24)
+    num_threads = torch.get_num_threads()
+    flags = ["--model", "tiny", "--device", "cpu", "--dtype", "float32", "--rounds", "1"]
+    sizes = ["--streams", "1", "3", "--prompts", "8", "40", "--new-tokens", "4"]
+
+    bench.gpu.main([*flags, *sizes, "--json", str(tmp_path / "gpu.json")])
+    torch.set_num_threads(num_threads)
+
+    written = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))
+    assert "cpu" == written["machine"]["device"]
+    assert [
+        (f"{number} streams after {tokens}", contender)
+        for tokens in (8, 40)
+        for number in (1, 3)
+        for contender in ("streamwell", "generate")
+    ] == [(row["case"], row["contender"]) for row in written["summary"]]
+    assert {4} == {len(row["cells"]) for row in written["summary"]}
+
+
+def test_the_gpu_benchmark_wants_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one it says how to try it."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+    with pytest.raises(SystemExit, match="--device cpu"):
+        bench.gpu.main([])

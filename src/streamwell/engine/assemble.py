@@ -1,14 +1,15 @@
 """Assembles a model from its folder: which decoder runs it, on which device, in which dtype.
 
 On a CPU that computes in float32 the native decoder runs the families that `families` knows
-completely, else the lean one in PyTorch does; everything else runs on Transformers' own code.
-Nothing in a model folder is executed.
+completely; else, or where the helper fails, the lean one in PyTorch does; everything else runs on
+Transformers' own code. Nothing in a model folder is executed.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,18 @@ import torch
 from safetensors import safe_open
 
 from streamwell.core.errors import LoadError
-from streamwell.engine.attention import sequence_attention
-from streamwell.engine.block import LeanDecoder
+from streamwell.engine.block import EAGER, LeanDecoder
+from streamwell.engine.compiled import compiled_halves, warm_up
 from streamwell.engine.families import DecoderSpec, check_shapes, describe
 from streamwell.engine.folder import read_json
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model
 from streamwell.engine.native import library
 from streamwell.engine.native.decoder import BLOCK_SIZE, NativeDecoder, supports
+from streamwell.engine.native.linear import passes_self_test
+from streamwell.engine.quantization import in_effect
 from streamwell.engine.torch_model import TorchModel
+from streamwell.engine.try_out import try_out_native, try_out_torch
 
 Report = Callable[[str, float], None]
 
@@ -35,14 +39,39 @@ _DTYPES = {
 }
 
 
+#: What a helper that does not fit this machine, or is damaged, does to its callers.
+_HELPER_FAILURES = (ctypes.ArgumentError, AttributeError, OSError, RuntimeError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembled:
+    """A model without a cache yet, and what is to be said of it."""
+
+    model: Model
+    #: `native/<instruction set>`, `torch` or `transformers`.
+    implementation: str
+    #: What its weights are rounded to.
+    quantization: str = "none"
+    #: For the person who started the server.
+    warnings: tuple[str, ...] = ()
+
+
+class _NoHelperError(Exception):
+    """The native helper does not run this model; the message says why."""
+
+
+class _HelperBrokenError(_NoHelperError):
+    """It should, but it fails."""
+
+
 def assemble(
     config: EngineConfig,
     path: Path,
     model_config: Mapping[str, Any],
     max_model_len: int,
     report: Report,
-) -> Model:
-    """The model in `path`, without a cache yet; a damaged folder raises what it happens to raise.
+) -> Assembled:
+    """The model in `path`; a damaged folder raises what it happens to raise.
 
     Raises:
         LoadError: it cannot be loaded in the way asked for.
@@ -51,28 +80,48 @@ def assemble(
     dtype = _dtype(config, model_config, device)
     spec = None if config.model_impl == "transformers" else describe(model_config)
     if spec is None:
-        if config.model_impl in ("native", "torch"):
-            raise LoadError(f"--model-impl {config.model_impl} does not know this architecture")
-        if config.quantization != "none":
-            raise LoadError(
-                "--quantization works with our decoders only, not on Transformers' code"
-            )
-        report("importing transformers", 0.1)
-        from streamwell.engine.transformers_model import TransformersDecoder
-
-        return TorchModel(TransformersDecoder(path, dtype, device), config.block_size)
+        return _foreign(config, path, dtype, device, report)
     weights = _read_weights(path, report)
     check_shapes(spec, {name: tuple(w.shape) for name, w in weights.items()})
-    helper = _helper(config, spec, weights, dtype, device)
-    if helper is not None:
+    widths = {w.shape[1] for name, w in weights.items() if name.endswith("_proj.weight")}
+    quantization = in_effect(config.quantization, widths)
+    try:
+        helper = _helper(config, spec, weights, dtype, device)
         report("packing weights", 0.5)
-        quantization = config.quantization
-        return NativeDecoder(
-            helper, spec, weights, max_positions=max_model_len, quantization=quantization
-        )
+        model = _native_decoder(helper, config, spec, weights, max_model_len)
+    except _NoHelperError as reason:
+        if config.model_impl == "native":
+            raise LoadError(f"the native helper cannot run this model: {reason}") from reason
+        warnings = _warnings(config, reason)
+    else:
+        implementation = f"native/{library.instruction_set(helper)}"
+        return Assembled(model=model, implementation=implementation, quantization=quantization)
     weights = {name: tensor.to(device, dtype) for name, tensor in weights.items()}
-    decoder = _lean_decoder(spec, weights, config.quantization)
-    return TorchModel(decoder, config.block_size)
+    if config.compile:
+        report("compiling", 0.6)
+    return Assembled(
+        model=TorchModel(_lean_decoder(config, spec, weights), config.block_size),
+        implementation="torch",
+        quantization=quantization,
+        warnings=warnings,
+    )
+
+
+def _foreign(
+    config: EngineConfig, path: Path, dtype: torch.dtype, device: torch.device, report: Report
+) -> Assembled:
+    """What our decoders do not know runs on Transformers' code."""
+    if config.model_impl in ("native", "torch"):
+        raise LoadError(f"--model-impl {config.model_impl} does not know this architecture")
+    if config.compile:
+        raise LoadError("--compile works with our decoders only, not on Transformers' code")
+    if config.quantization != "none":
+        raise LoadError("--quantization works with our decoders only, not on Transformers' code")
+    report("importing transformers", 0.1)
+    from streamwell.engine.transformers_model import TransformersDecoder
+
+    model = TorchModel(TransformersDecoder(path, dtype, device), config.block_size)
+    return Assembled(model=model, implementation="transformers")
 
 
 def _helper(
@@ -81,18 +130,67 @@ def _helper(
     weights: Mapping[str, torch.Tensor],
     dtype: torch.dtype,
     device: torch.device,
-) -> ctypes.CDLL | None:
-    """The native helper, if it is there and can run this model."""
+) -> ctypes.CDLL:
+    """The native helper, if it is there and can run this model.
+
+    Raises:
+        _NoHelperError: it cannot.
+    """
+    helper = library.best()
     obstacles = {
-        "it is not compiled for this machine": library.best() is None,
+        "--model-impl torch was given": config.model_impl == "torch",
+        "--compile was given": config.compile,
+        "it is not compiled for this machine": helper is None,
         "it computes in float32 on a CPU only": device.type != "cpu" or dtype != torch.float32,
         f"its cache blocks hold {BLOCK_SIZE} tokens": config.block_size != BLOCK_SIZE,
         "it does not do this model's sizes": not supports(spec, weights),
     }
     reasons = [reason for reason, stands in obstacles.items() if stands]
-    if config.model_impl == "native" and reasons:
-        raise LoadError(f"the native helper cannot run this model: {reasons[0]}")
-    return None if reasons or config.model_impl == "torch" else library.best()
+    if reasons or helper is None:
+        raise _NoHelperError(reasons[0])
+    return helper
+
+
+def _native_decoder(
+    helper: ctypes.CDLL,
+    config: EngineConfig,
+    spec: DecoderSpec,
+    weights: Mapping[str, torch.Tensor],
+    max_model_len: int,
+) -> NativeDecoder:
+    """A native decoder that has been tried out.
+
+    Raises:
+        _HelperBrokenError: the helper fails, whatever the model.
+        LoadError: the model is at fault.
+    """
+    try:
+        _check_helper(helper)
+        model = NativeDecoder(
+            helper, spec, weights, max_positions=max_model_len, quantization=config.quantization
+        )
+        try_out_native(model, spec)
+    except _HELPER_FAILURES as error:
+        raise _HelperBrokenError(f"it failed ({error!r})") from error
+    return model
+
+
+def _check_helper(helper: ctypes.CDLL) -> None:
+    if not passes_self_test(helper):
+        raise _HelperBrokenError("it computes wrongly on this machine")
+
+
+def _warnings(config: EngineConfig, reason: _NoHelperError) -> tuple[str, ...]:
+    """What is slower than the person who started the server may think."""
+    warnings = []
+    if isinstance(reason, _HelperBrokenError):
+        warnings.append(f"PyTorch computes, more slowly than the native helper would: {reason}")
+    if config.quantization != "none":
+        warnings.append(
+            f"--quantization {config.quantization} rounds the weights but saves neither memory nor "
+            f"time, since the native helper does not run this model: {reason}"
+        )
+    return tuple(warnings)
 
 
 def _read_weights(path: Path, report: Report) -> dict[str, torch.Tensor]:
@@ -122,29 +220,14 @@ def _weight_files(path: Path) -> list[Path]:
 
 @torch.inference_mode()
 def _lean_decoder(
-    spec: DecoderSpec, weights: Mapping[str, torch.Tensor], quantization: str
+    config: EngineConfig, spec: DecoderSpec, weights: Mapping[str, torch.Tensor]
 ) -> LeanDecoder:
-    decoder = LeanDecoder(spec, weights, quantization)
-    _try_out(decoder)
+    halves = compiled_halves(weights["model.norm.weight"].device) if config.compile else EAGER
+    decoder = LeanDecoder(spec, weights, config.quantization, halves)
+    if config.compile:
+        warm_up(decoder)
+    try_out_torch(decoder, spec)
     return decoder
-
-
-def _try_out(decoder: LeanDecoder) -> None:
-    """Run one token through all layers: weights that do not fit each other show here."""
-
-    def attention(
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scale: float,
-        window: int | None = None,
-    ) -> torch.Tensor:
-        return sequence_attention(query, key, value, None, scale)
-
-    zero = torch.zeros(1, dtype=torch.int64, device=decoder.device)
-    decoder.forward(zero, zero, zero, attention)
 
 
 def _device(name: str) -> torch.device:

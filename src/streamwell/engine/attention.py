@@ -11,7 +11,7 @@ Serving with PagedAttention".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +19,7 @@ import torch
 from torch.nn import functional
 
 from streamwell.engine.sequence import Chunk, Step
+from streamwell.engine.transfer import to_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +74,20 @@ class DecodeRows:
     #: `[count * max_length]` int64; padded places read slot 0, which is zero.
     slots: torch.Tensor
     max_length: int
-    masks: dict[int | None, torch.Tensor | None] = field(default_factory=dict)
+    #: Whether all contexts have this length.
+    is_even: bool
+    masks: dict[int | None, torch.Tensor] = field(default_factory=dict)
 
     def mask(self, window: int | None, dtype: torch.dtype) -> torch.Tensor | None:
         """Additive `[count, 1, 1, max_length]`; `None` when every row reads everything."""
+        if self.is_even and (window is None or window >= self.max_length):
+            return None
         if window not in self.masks:
             columns = torch.arange(self.max_length, device=self.lengths.device)
             visible = columns < self.lengths[:, None]
             if window is not None:
                 visible &= columns >= self.lengths[:, None] - window
-            self.masks[window] = (
-                None if bool(visible.all()) else _additive(visible, dtype)[:, None, None]
-            )
+            self.masks[window] = _additive(visible, dtype)[:, None, None]
         return self.masks[window]
 
 
@@ -98,7 +101,7 @@ class PrefillRows:
     start: int
     #: `[start + count]` int64, or `None` when the chunk starts its sequence.
     slots: torch.Tensor | None
-    masks: dict[int | None, torch.Tensor | None] = field(default_factory=dict)
+    masks: dict[int | None, torch.Tensor] = field(default_factory=dict)
 
     def mask(self, window: int | None, like: torch.Tensor) -> torch.Tensor | None:
         """Additive `[count, start + count]`; `None` means plain causal."""
@@ -146,14 +149,16 @@ def build_layout(chunks: list[Chunk], block_size: int, device: torch.device) -> 
     for chunk in chunks[num_decodes:]:
         context = _context_slots(chunk, block_size)
         slots.append(context[chunk.start :])
-        old = context.to(device) if chunk.start else None
+        old = to_device(context, device) if chunk.start else None
         prefills.append(PrefillRows(first, chunk.num_tokens, chunk.start, old))
         first += chunk.num_tokens
     if decodes is not None:
-        decodes = DecodeRows(
-            num_decodes, decodes.lengths.to(device), decodes.slots.to(device), decodes.max_length
+        decodes = replace(
+            decodes,
+            lengths=to_device(decodes.lengths, device),
+            slots=to_device(decodes.slots, device),
         )
-    return BatchLayout(torch.cat(slots).to(device), decodes, tuple(prefills))
+    return BatchLayout(to_device(torch.cat(slots), device), decodes, tuple(prefills))
 
 
 def _context_slots(chunk: Chunk, block_size: int) -> torch.Tensor:
@@ -171,7 +176,8 @@ def _decode_rows(chunks: list[Chunk], block_size: int) -> DecodeRows:
     slots = slots[:, :max_length]
     # never read what another sequence left in a block: it may not even be finite
     slots = slots.masked_fill(torch.arange(max_length) >= lengths[:, None], 0)
-    return DecodeRows(len(chunks), lengths, slots.reshape(-1), max_length)
+    is_even = int(lengths.min()) == max_length
+    return DecodeRows(len(chunks), lengths, slots.reshape(-1), max_length, is_even)
 
 
 class Attention(Protocol):

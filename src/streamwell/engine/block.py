@@ -6,7 +6,8 @@ and in unfused projections; and importing it takes longer than loading a small m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch.nn import functional
@@ -47,15 +48,22 @@ def _rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tens
 class Block:
     """One layer: norm, fused q/k/v, rotary, attention, output, norm, fused gate/up, down."""
 
-    def __init__(self, spec: DecoderSpec, layer: int, weights: Weights, quantization: str) -> None:
+    def __init__(
+        self, spec: DecoderSpec, layer: int, weights: Weights, quantization: str, halves: Halves
+    ) -> None:
         prefix = f"model.layers.{layer}."
         attention, mlp = f"{prefix}self_attn.", f"{prefix}mlp."
         self._spec = spec
         self._layer = layer
-        self._qkv = _fused(weights, [f"{attention}{name}_proj" for name in "qkv"], quantization)
-        self._out = _fused(weights, [f"{attention}o_proj"], quantization)
-        self._gate_up = _fused(weights, [f"{mlp}gate_proj", f"{mlp}up_proj"], quantization)
-        self._down = _fused(weights, [f"{mlp}down_proj"], quantization)
+        self._halves = halves
+
+        def fused(*names: str) -> Linear:
+            return _fused(weights, names, quantization, may_pack=halves.may_pack)
+
+        self._qkv = fused(*(f"{attention}{name}_proj" for name in "qkv"))
+        self._out = fused(f"{attention}o_proj")
+        self._gate_up = fused(f"{mlp}gate_proj", f"{mlp}up_proj")
+        self._down = fused(f"{mlp}down_proj")
         self._norm_in = weights[f"{prefix}input_layernorm.weight"]
         self._norm_mid = weights[f"{prefix}post_attention_layernorm.weight"]
         self._norm_q = weights.get(f"{attention}q_norm.weight")
@@ -65,6 +73,21 @@ class Block:
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, attention: Attention
     ) -> torch.Tensor:
         """`[num_tokens, hidden_size]` in and out."""
+        query, key, value = self._halves.before(self, x, cos, sin)
+        attended = attention(
+            self._layer,
+            query,
+            key,
+            value,
+            scale=self._spec.head_dim**-0.5,
+            window=self._spec.windows[self._layer],
+        )
+        return self._halves.after(self, x, attended)
+
+    def before(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Query, key and value of attention, each `[num_tokens, heads, head_dim]`."""
         spec = self._spec
         qkv = self._qkv(_rms_norm(x, self._norm_in, spec.norm_eps))
         qkv = qkv.view(x.shape[0], -1, spec.head_dim)
@@ -74,23 +97,40 @@ class Block:
         if self._norm_q is not None and self._norm_k is not None:
             query = _rms_norm(query, self._norm_q, spec.norm_eps)
             key = _rms_norm(key, self._norm_k, spec.norm_eps)
-        attended = attention(
-            self._layer,
-            _rotate(query, cos, sin),
-            _rotate(key, cos, sin),
-            value,
-            scale=spec.head_dim**-0.5,
-            window=spec.windows[self._layer],
-        )
+        return _rotate(query, cos, sin), _rotate(key, cos, sin), value
+
+    def after(self, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        """The block's output, from its input and what attention gave."""
         x = x + self._out(attended.flatten(1))
-        gate, up = self._gate_up(_rms_norm(x, self._norm_mid, spec.norm_eps)).chunk(2, -1)
+        gate, up = self._gate_up(_rms_norm(x, self._norm_mid, self._spec.norm_eps)).chunk(2, -1)
         return x + self._down(functional.silu(gate) * up)
+
+
+class Halves(NamedTuple):
+    """A block's code on both sides of attention: as it is written, or compiled."""
+
+    before: Callable[
+        [Block, torch.Tensor, torch.Tensor, torch.Tensor],
+        tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    ]
+    after: Callable[[Block, torch.Tensor, torch.Tensor], torch.Tensor]
+    #: Whether it takes linear layers in oneDNN's layout.
+    may_pack: bool
+
+
+EAGER = Halves(Block.before, Block.after, may_pack=True)
 
 
 class LeanDecoder:
     """A whole decoder over paged attention."""
 
-    def __init__(self, spec: DecoderSpec, weights: Weights, quantization: str = "none") -> None:
+    def __init__(
+        self,
+        spec: DecoderSpec,
+        weights: Weights,
+        quantization: str = "none",
+        halves: Halves = EAGER,
+    ) -> None:
         self._embedding = weights["model.embed_tokens.weight"]
         if spec.tie_word_embeddings:
             self._embedding = rounded(self._embedding, head_quantization(quantization))
@@ -101,11 +141,11 @@ class LeanDecoder:
         self._spec = spec
         self._rotary = Rotary(spec, self.dtype, self.device)
         self._blocks = [
-            Block(spec, layer, weights, quantization) for layer in range(spec.num_layers)
+            Block(spec, layer, weights, quantization, halves) for layer in range(spec.num_layers)
         ]
         self._norm = weights["model.norm.weight"]
         head = "model.embed_tokens" if spec.tie_word_embeddings else "lm_head"
-        self._head = _fused(weights, [head], head_quantization(quantization))
+        self._head = _fused(weights, (head,), head_quantization(quantization))
 
     def forward(
         self,
@@ -127,9 +167,11 @@ def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor
     return functional.rms_norm(x, (x.shape[-1],), weight, eps)
 
 
-def _fused(weights: Weights, names: list[str], quantization: str) -> Linear:
+def _fused(
+    weights: Weights, names: tuple[str, ...], quantization: str, *, may_pack: bool = True
+) -> Linear:
     """One linear layer for several that read the same input."""
     parts = [rounded(weights[f"{name}.weight"], quantization) for name in names]
     weight = parts[0] if len(parts) == 1 else torch.cat(parts)
     biases = [weights[f"{name}.bias"] for name in names if f"{name}.bias" in weights]
-    return make_linear(weight, torch.cat(biases) if biases else None)
+    return make_linear(weight, torch.cat(biases) if biases else None, may_pack=may_pack)

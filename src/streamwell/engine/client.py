@@ -2,14 +2,15 @@
 
 The process is a child, so its Python never competes with the event loop, and a crash, an
 out-of-memory kill or a hang takes down no connection. Death is noticed by the closed socket, a
-hang by missing heartbeats; both end the live requests with `EngineDied` and start a new process.
+frozen process by missing heartbeats, a hanging step by its time; all end the live requests with
+`EngineDied` and start a new process, later and later when engines keep dying.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import structlog
 
@@ -23,11 +24,13 @@ from streamwell.core.types import (
     GenerateRequest,
     TokenDelta,
 )
+from streamwell.engine.backoff import Backoff
 from streamwell.engine.launch import EngineProcess, launch
 from streamwell.engine.messages import (
     HEADER_BYTES,
     Abort,
     Add,
+    Alive,
     Commands,
     EngineConfig,
     Loaded,
@@ -43,8 +46,9 @@ from streamwell.engine.sequence import SequenceOutput
 
 log = structlog.get_logger()
 
-#: Seconds between the first restarts; doubles up to the maximum while starts keep failing.
-MIN_BACKOFF_S, MAX_BACKOFF_S = 0.1, 10.0
+#: Seconds without a heartbeat after which a process is taken for frozen. While it loads, imports
+#: may hold up its heartbeats for long.
+FROZEN_S, FROZEN_LOADING_S = 8.0, 60.0
 
 
 class Mailbox:
@@ -89,10 +93,20 @@ class ProcessEngine:
     """The `Engine` port over a supervised child process."""
 
     def __init__(
-        self, config: EngineConfig, *, hang_timeout_s: float, first: EngineProcess | None = None
+        self,
+        config: EngineConfig,
+        *,
+        hang_timeout_s: float,
+        first: EngineProcess | None = None,
+        launch: Callable[[], EngineProcess] = launch,
+        backoff: Backoff | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`first` is a process that has been launched already."""
+        """`first` is a process that has been launched already; tests give the rest."""
         self._first = first
+        self._launch = launch
+        self._backoff = backoff or Backoff()
+        self._sleep = sleep
         self._config = config
         self._hang_timeout_s = hang_timeout_s
         self._status = EngineStatus(EngineState.STARTING)
@@ -102,6 +116,8 @@ class ProcessEngine:
         self._writer: asyncio.StreamWriter | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._loaded: asyncio.Future[EngineInfo] | None = None
+        #: When the engine told of its last step, in the event loop's time.
+        self._stepped_s = 0.0
 
     def start(self) -> None:
         self._loaded = asyncio.get_running_loop().create_future()
@@ -158,23 +174,25 @@ class ProcessEngine:
             self._writer.write(encode_frame(Commands(commands)))
 
     async def _supervise(self) -> None:
-        backoff_s = MIN_BACKOFF_S
         while True:
             try:
                 await self._run_process()
             except Exception:
                 log.exception("engine supervisor failed; starting a new engine")
             finally:
+                num_steps = self._stats.num_steps
                 self._lose_process()
             if self._status.state is EngineState.FAILED:
                 return
-            if self._status.state is EngineState.READY:
-                backoff_s = MIN_BACKOFF_S
+            wait_s = self._backoff.after_death(num_steps)
             num_cut = len(self._mailboxes)
-            log.warning("engine process died; starting another", num_cut_requests=num_cut)
+            log.warning(
+                "engine process died; starting another", num_cut_requests=num_cut, wait_s=wait_s
+            )
             self._status = EngineStatus(EngineState.RESTARTING, "restarting")
-            await asyncio.sleep(backoff_s)
-            backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
+            if self._loaded is None or self._loaded.done():
+                self._loaded = asyncio.get_running_loop().create_future()
+            await self._sleep(wait_s)
 
     def _lose_process(self) -> None:
         """The process is gone: nobody waits for it any longer."""
@@ -186,38 +204,50 @@ class ProcessEngine:
 
     async def _run_process(self) -> None:
         """Start one process and serve it until it ends, or hangs and is killed."""
-        running, self._first = self._first or launch(), None
+        running, self._first = self._first or self._launch(), None
         try:
             reader, self._writer = await asyncio.open_connection(sock=running.connection)
             self._writer.write(encode_frame(self._config))
             while True:
-                async with asyncio.timeout(self._silence_limit_s()):
+                async with asyncio.timeout(self._silence_limit_s):
                     header = await reader.readexactly(HEADER_BYTES)
                     body = await reader.readexactly(body_length(header))
                 self._take(decode_to_server(body))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
-        except TimeoutError:
-            log.warning("engine hangs; killing it", silent_s=self._hang_timeout_s)
+        except TimeoutError as error:
+            log.warning("engine hangs; killing it", reason=str(error) or "no heartbeat")
         finally:
             if self._writer is not None:
                 self._writer.close()
             exit_code = await asyncio.shield(asyncio.to_thread(running.end))
             log.debug("engine process ended", pid=running.process.pid, exit_code=exit_code)
 
-    def _silence_limit_s(self) -> float | None:
-        """Loading may be silent for long; a ready engine speaks every second, or steps."""
-        return self._hang_timeout_s if self._status.state is EngineState.READY else None
+    @property
+    def _silence_limit_s(self) -> float:
+        return FROZEN_S if self._status.state is EngineState.READY else FROZEN_LOADING_S
+
+    def _check_step(self) -> None:
+        """Raises `TimeoutError` if a ready engine has been in the same step for too long."""
+        now_s = asyncio.get_running_loop().time()
+        if self._status.state is not EngineState.READY:
+            self._stepped_s = now_s
+        elif now_s > self._stepped_s + self._hang_timeout_s:
+            raise TimeoutError(f"no step in {self._hang_timeout_s} s")
 
     def _take(self, message: ToServer) -> None:
         match message:
             case StepOutput():
+                self._stepped_s = asyncio.get_running_loop().time()
                 self._deliver(message)
+            case Alive():
+                self._check_step()
             case Loading(stage, progress):
                 self._status = EngineStatus(EngineState.LOADING, stage, progress)
             case Loaded(info):
+                self._backoff.note_ready()
                 self._status = EngineStatus(EngineState.READY, "ready", 1.0)
-                log.info("engine ready", dtype=info.dtype, device=info.device)
+                _tell(info)
                 if self._loaded is not None and not self._loaded.done():
                     self._loaded.set_result(info)
             case LoadFailed(error):
@@ -237,3 +267,16 @@ class ProcessEngine:
                 mailbox.fail(SequenceFailed(f"{SequenceFailed.__doc__} ({output.error})"))
             else:
                 mailbox.put(output)
+
+
+def _tell(info: EngineInfo) -> None:
+    """Log what came up, and what about it the person who started it may not expect."""
+    log.info(
+        "engine ready",
+        implementation=info.implementation,
+        quantization=info.quantization,
+        dtype=info.dtype,
+        device=info.device,
+    )
+    for warning in info.warnings:
+        log.warning(warning)

@@ -20,12 +20,14 @@ Linear = Callable[[torch.Tensor], torch.Tensor]
 _ROWS_HINT = 32
 
 
-def make_linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Linear:
+def make_linear(
+    weight: torch.Tensor, bias: torch.Tensor | None, *, may_pack: bool = True
+) -> Linear:
     """A linear layer over `[out_features, in_features]` weights.
 
     The weights may be copied into another layout; the caller should let go of them.
     """
-    if weight.device.type == "cpu" and _packing_works(weight.dtype):
+    if may_pack and weight.device.type == "cpu" and _packing_works(weight.dtype):
         return _packed(weight, bias)
     return functools.partial(functional.linear, weight=weight, bias=bias)
 

@@ -73,7 +73,8 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
         raise LoadError(f"{path} has no readable config.json")
     report("loading weights", 0.1)
     max_model_len = _max_model_len(config, model_config)
-    model = assemble(config, path, model_config, max_model_len, report)
+    assembled = assemble(config, path, model_config, max_model_len, report)
+    model = assembled.model
     num_blocks = _num_blocks(config, model, max_model_len)
     model.allocate(num_blocks)
     eos = _eos_token_ids(path, model_config, model.vocab_size)
@@ -84,6 +85,9 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
         block_size=config.block_size,
         dtype=str(model.dtype).removeprefix("torch."),
         device=str(model.device),
+        implementation=assembled.implementation,
+        quantization=assembled.quantization,
+        warnings=assembled.warnings,
     )
     return LoadedModel(ModelRunner(model, Sampler(eos)), info, eos)
 

@@ -48,15 +48,7 @@ class EngineLoop:
         request = command.request
         try:
             self._check_ids(request)
-            self._scheduler.add(
-                Sequence(
-                    request.request_id,
-                    list(request.prompt_ids),
-                    request.sampling,
-                    request.priority,
-                    request.cache_salt,
-                )
-            )
+            self._scheduler.add(_sequence(request))
         except ValueError as error:
             self._refused.append(
                 SequenceOutput(request.request_id, (), FinishReason.ERROR, str(error))
@@ -93,6 +85,17 @@ class EngineLoop:
         """An id outside the vocabulary would fail the whole batch."""
         biased = (token_id for token_id, _ in request.sampling.logit_bias)
         stops = request.sampling.stop_token_ids
-        for token_id in (*request.prompt_ids, *biased, *stops):
+        for token_id in (*request.prompt_ids, *request.completion_ids, *biased, *stops):
             if not 0 <= token_id < self._runner.vocab_size:
                 raise ValueError(f"token id {token_id} is not in the vocabulary")
+
+
+def _sequence(request: GenerateRequest) -> Sequence:
+    return Sequence(
+        request.request_id,
+        [*request.prompt_ids, *request.completion_ids],
+        request.sampling,
+        request.priority,
+        request.cache_salt,
+        num_prompt_tokens=len(request.prompt_ids),
+    )

@@ -32,6 +32,8 @@ class EngineConfig(msgspec.Struct, tag="config", frozen=True, kw_only=True):
     model_impl: str = "auto"
     #: `none`, `int8` or `int4`: what weights are rounded to when they are loaded.
     quantization: str = "none"
+    #: Compile the layers; PyTorch's path only.
+    compile: bool = False
     #: How many times as long a step may take for prompts beside streams; 0 is no limit.
     step_stretch: float = 0.0
     enable_prefix_caching: bool = True
@@ -76,15 +78,19 @@ class LoadFailed(msgspec.Struct, tag="load_failed", frozen=True):
     error: str
 
 
+class Alive(msgspec.Struct, tag="alive", frozen=True):
+    """The process is not frozen; says nothing of the step that it may be in."""
+
+
 class StepOutput(msgspec.Struct, tag="step", frozen=True):
-    """What one step brought; an empty one is a heartbeat."""
+    """What one step brought; an empty one says that an idle engine turns."""
 
     outputs: tuple[SequenceOutput, ...]
     stats: EngineStats
 
 
 ToEngine = EngineConfig | Commands
-ToServer = Loading | Loaded | LoadFailed | StepOutput
+ToServer = Loading | Loaded | LoadFailed | Alive | StepOutput
 
 _HEADER = struct.Struct(">I")
 HEADER_BYTES = _HEADER.size

@@ -1,7 +1,8 @@
 """The engine process: `python -m streamwell.engine.process FD`, started by `client`.
 
 Threads: the main thread loads, steps and sends; a reader thread takes what comes from the server
-and ends the process at once when the server is gone. Standard input and output are not used.
+and ends the process at once when the server is gone; a third one tells every second that the
+process is not frozen. Standard input and output are not used.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import signal
 import socket
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from streamwell.core.errors import LoadError
 from streamwell.engine.messages import (
     HEADER_BYTES,
+    Alive,
     Commands,
     EngineConfig,
     Loaded,
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from streamwell.engine.loader import LoadedModel
     from streamwell.engine.loop import EngineLoop
 
-#: An idle engine says so this often, so that the server can tell idle from hung.
+#: An engine shows this often that it is not frozen, and an idle one that it turns.
 HEARTBEAT_S = 1.0
 
 
@@ -45,11 +48,21 @@ class Connection:
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
+        self._sending = threading.Lock()
         self.inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
         threading.Thread(target=self._read, name="reader", daemon=True).start()
+        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
 
     def send(self, message: ToServer) -> None:
-        self._socket.sendall(encode_frame(message))
+        frame = encode_frame(message)
+        with self._sending:
+            self._socket.sendall(frame)
+
+    def _beat(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                time.sleep(HEARTBEAT_S)
+                self.send(Alive())
 
     def _read(self) -> None:
         with contextlib.suppress(ConnectionError), self._socket.makefile("rb") as stream:

@@ -7,6 +7,8 @@ that PyTorch runs the same model at full size.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 
 #: Inputs that share a scale in int4.
@@ -21,6 +23,11 @@ def head_quantization(quantization: str) -> str:
 def effective(quantization: str, in_features: int) -> str:
     """What weights of so many inputs are rounded to: int4 wants whole groups."""
     return "int8" if quantization == "int4" and in_features % GROUP else quantization
+
+
+def in_effect(quantization: str, widths: Iterable[int]) -> str:
+    """What a model with layers of so many inputs is rounded to, e.g. `int4+int8`."""
+    return "+".join(sorted({effective(quantization, width) for width in widths}))
 
 
 def rounded(weight: torch.Tensor, quantization: str) -> torch.Tensor:

@@ -27,7 +27,8 @@ class Sequence:
     priority: int = 0
     #: Only sequences of the same salt share cache blocks.
     cache_salt: str = ""
-    num_prompt_tokens: int = field(init=False)
+    #: Of `token_ids`, those that were not generated; all of them if not given.
+    num_prompt_tokens: int = -1
     #: The place in the order of arrival; given by the scheduler.
     arrival: int = 0
     #: Tokens whose keys and values are in the cache.
@@ -41,7 +42,8 @@ class Sequence:
     _block_keys: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.num_prompt_tokens = len(self.token_ids)
+        if self.num_prompt_tokens < 0:
+            self.num_prompt_tokens = len(self.token_ids)
 
     @property
     def num_tokens(self) -> int:

@@ -14,6 +14,7 @@ from streamwell.engine.attention import (
     build_layout,
 )
 from streamwell.engine.sequence import Chunk
+from streamwell.engine.transfer import to_device
 
 
 class Decoder(Protocol):
@@ -59,8 +60,11 @@ class TorchModel:
         token_ids = [i for c in chunks for i in c.token_ids]
         positions = [p for c in chunks for p in range(c.start, c.end)]
         return self._decoder.forward(
-            torch.tensor(token_ids, device=self.device),
-            torch.tensor(positions, device=self.device),
-            torch.tensor(rows, dtype=torch.int64, device=self.device),
+            self._ids(token_ids),
+            self._ids(positions),
+            self._ids(rows),
             PagedAttention(self._cache, layout),
         )
+
+    def _ids(self, values: list[int]) -> torch.Tensor:
+        return to_device(torch.tensor(values, dtype=torch.int64), self.device)

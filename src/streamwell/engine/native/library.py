@@ -153,16 +153,24 @@ def instruction_sets() -> list[str]:
     return ["avx2"] if capability == "AVX2" else []
 
 
-def load(instruction_set: str) -> ctypes.CDLL | None:
-    """One variant of the helper, or `None` where it was not compiled or lacks an OpenMP."""
+def load(name: str) -> ctypes.CDLL | None:
+    """One variant of the helper, or `None` where it was not compiled or lacks an OpenMP.
+
+    One that was compiled from other sources lacks a function: it is as good as none.
+    """
     try:
-        library = ctypes.CDLL(str(FOLDER / f"kernels_{instruction_set}.so"))
-    except OSError:
+        library = ctypes.CDLL(str(FOLDER / f"kernels_{name}.so"))
+        for symbol, (result, arguments) in _SIGNATURES.items():
+            function = getattr(library, symbol)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError):
         return None
-    for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
     return library
+
+
+def instruction_set(library: ctypes.CDLL) -> str:
+    """Which variant this is."""
+    return Path(library._name).stem.removeprefix("kernels_")
 
 
 @functools.cache

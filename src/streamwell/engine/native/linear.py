@@ -7,7 +7,7 @@ import ctypes
 import torch
 
 from streamwell.engine.native.library import Epilogue, Kind, LinearStruct
-from streamwell.engine.quantization import effective
+from streamwell.engine.quantization import effective, rounded
 
 _STORED = {
     torch.float32: Kind.FLOAT32,
@@ -87,6 +87,22 @@ class PackedLinear:
         out = torch.empty(len(ids), self.in_features)
         self._library.sw_unpack_rows(self.struct, ids.data_ptr(), len(ids), out.data_ptr())
         return out
+
+
+def passes_self_test(library: ctypes.CDLL) -> bool:
+    """Compare a small layer of every storage with PyTorch's; a millisecond."""
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(48, 64, generator=generator) / 8
+    x = torch.randn(3, 64, generator=generator)
+    stored = [(weight.to(dtype), "none") for dtype in _STORED]
+    stored += [(weight, "int8"), (weight, "int4")]
+    for saved, quantization in stored:
+        linear = PackedLinear(library, saved, None, storage_kind(saved, quantization))
+        expected = x @ rounded(saved.float(), quantization).T
+        # activations are rounded too; what is wrong is wrong by the size of the results, one
+        if not torch.allclose(linear(x), expected, rtol=0, atol=0.1):
+            return False
+    return True
 
 
 def make_workspace(library: ctypes.CDLL, rows: int, in_features: int) -> torch.Tensor:

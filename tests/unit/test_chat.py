@@ -1,0 +1,147 @@
+"""`streamwell chat` in front of servers that are not Streamwell: one line, and no traceback."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from streamwell.cli.chat import run
+from streamwell.core.errors import EngineDied, InvalidRequest
+
+#: Status, content type and body, by method and path.
+Answers = dict[str, tuple[int, str, str]]
+
+JSON, SSE, HTML = "application/json", "text/event-stream; charset=utf-8", "text/html"
+READY, MODELS, CHAT = "GET /ready", "GET /v1/models", "POST /v1/chat/completions"
+NOT_FOUND = (404, HTML, "<h1>Not found</h1>")
+OURS: Answers = {READY: (200, JSON, '{"status": "ready"}')}
+COMPATIBLE: Answers = {READY: NOT_FOUND, MODELS: (200, JSON, '{"object": "list", "data": []}')}
+HELLO = 'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n'
+
+
+@contextmanager
+def serving(answers: Answers) -> Iterator[str]:
+    """A server that says what is in the table, and 404 to all else; gives its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers["content-length"] or 0))
+            status, kind, body = answers.get(f"{self.command} {self.path}", NOT_FOUND)
+            self.send_response(status)
+            self.send_header("content-type", kind)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        do_POST = do_GET  # noqa: N815 - as the base class wants it
+
+        def log_message(self, *_arguments: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user types one line."""
+    lines = ["Hello!"]
+
+    def give(_prompt: str) -> str:
+        if not lines:
+            raise EOFError
+        return lines.pop()
+
+    monkeypatch.setattr("builtins.input", give)
+
+
+def talk(answers: Answers) -> None:
+    with serving(answers) as url:
+        run(url=url, model="", system="", api_key="")
+
+
+@pytest.mark.parametrize("first", [OURS, COMPATIBLE], ids=["ours", "another"])
+def test_compatible_servers_are_talked_to(first: Answers, capsys: pytest.CaptureFixture) -> None:
+    """A server needs no `/ready`, a stream may have events without choices or text."""
+    events = ['{"choices": []}', '{"choices": [{"delta": {"content": "lo"}}]}', "[DONE]"]
+    stream = HELLO + "".join(f": ping\n\ndata:{event}\n\n" for event in events)
+
+    talk(first | {CHAT: (200, SSE, stream)})
+
+    assert "Hello\n\n" == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ({}, "GET /v1/models is answered with 404 and text/html"),
+        ({READY: (200, HTML, "<h1>Welcome</h1>")}, "GET /v1/models is answered with 404"),
+        ({READY: (200, JSON, "[1]"), MODELS: (200, JSON, "[1]")}, "GET /v1/models is answered"),
+        ({MODELS: (200, HTML, "<h1>Welcome</h1>")}, "with 200 and text/html"),
+        (OURS, "POST /v1/chat/completions is answered with 404 and text/html"),
+        (OURS | {CHAT: (500, JSON, "{")}, "with 500 and application/json"),
+        (OURS | {CHAT: (400, JSON, '{"error": 1}')}, "with 400 and application/json"),
+        (OURS | {CHAT: (200, JSON, '{"choices": []}')}, "with 200 and application/json"),
+        (OURS | {CHAT: (200, SSE, "data: Hello\n\n")}, "events of another kind"),
+        (OURS | {CHAT: (200, SSE, "data: 5\n\n")}, "events of another kind"),
+        (OURS | {CHAT: (200, SSE, 'data: {"text": "Hello"}\n\n')}, "events of another kind"),
+        (OURS | {CHAT: (200, SSE, 'data: {"choices": [{}]}\n\n')}, "events of another kind"),
+        (OURS | {CHAT: (200, SSE, 'data: {"choices": 5}\n\n')}, "events of another kind"),
+    ],
+)
+def test_other_servers_are_told_in_one_line(answers: Answers, told: str) -> None:
+    """What was asked and what came back; the exit status is 1."""
+    with pytest.raises(SystemExit) as exit_:
+        talk(answers)
+
+    message = exit_.value.code  # a text: printed to standard error, with status 1
+    assert isinstance(message, str)
+    assert message.startswith("streamwell: this does not look like an OpenAI-compatible server")
+    assert told in message
+    assert "\n" not in message
+
+
+def test_a_connection_that_breaks_is_told_in_one_line() -> None:
+    """Half a body is no answer."""
+    kind = f"{SSE}\r\ncontent-length: 1000"
+
+    with pytest.raises(SystemExit) as exit_:
+        talk(OURS | {CHAT: (200, kind, HELLO)})
+
+    assert str(exit_.value.code).startswith("streamwell: the connection to http://127.0.0.1")
+
+
+def test_an_address_without_a_server_is_told_in_one_line() -> None:
+    """Nobody answers there, or it is no address."""
+    with serving({}) as url:
+        pass
+    for nowhere in (url, "http://[::1", "nonsense://x"):
+        with pytest.raises(SystemExit) as exit_:
+            run(url=nowhere, model="", system="", api_key="")
+        assert f"streamwell: no server answers at {nowhere}" == exit_.value.code
+
+
+@pytest.mark.parametrize(
+    ("answers", "error"),
+    [
+        ({MODELS: (401, JSON, '{"error": {"message": "bad key"}}')}, InvalidRequest("bad key")),
+        (OURS | {CHAT: (404, JSON, '{"error": {"message": "no m"}}')}, InvalidRequest("no m")),
+        (OURS | {CHAT: (400, JSON, '{"error": "not so"}')}, InvalidRequest("not so")),
+        (OURS | {CHAT: (200, SSE, 'data: {"error": {"message": "x"}}\n\n')}, EngineDied("x")),
+    ],
+)
+def test_what_a_compatible_server_refuses_is_its_own_words(
+    answers: Answers, error: Exception
+) -> None:
+    """An error in OpenAI's envelope is told as it is."""
+    with pytest.raises(type(error), match=f"^{error}$"):
+        talk(answers)

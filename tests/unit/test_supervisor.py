@@ -1,0 +1,171 @@
+"""What the supervisor of the engine process does and says, over processes that are only sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+
+import pytest
+
+from streamwell.core.errors import LoadError
+from streamwell.core.types import EngineInfo, EngineState, EngineStats
+from streamwell.engine import client
+from streamwell.engine.backoff import SOUND_STEPS, Backoff
+from streamwell.engine.client import ProcessEngine
+from streamwell.engine.launch import EngineProcess
+from streamwell.engine.messages import (
+    EngineConfig,
+    Loaded,
+    LoadFailed,
+    StepOutput,
+    ToServer,
+    encode_frame,
+)
+
+INFO = EngineInfo(
+    max_model_len=20, vocab_size=9, num_blocks=9, block_size=4, dtype="float32", device="cpu"
+)
+CONFIG = EngineConfig(
+    model_path="nowhere",
+    device="cpu",
+    dtype="float32",
+    max_model_len=None,
+    max_num_seqs=1,
+    max_num_batched_tokens=1,
+    kv_cache_bytes=None,
+    block_size=16,
+    num_threads=1,
+)
+DEADLINE_S = 10
+
+
+class ScriptedProcess(EngineProcess):
+    """A process that is a socket: it says what it has to say, and is gone."""
+
+    def end(self) -> int:
+        self.connection.close()
+        return -9
+
+
+@dataclass
+class Launcher:
+    """Launches what `lives` says, one after the other; notes the waits between."""
+
+    lives: list[list[ToServer]]
+    waits: list[float] = field(default_factory=list)
+    _theirs: list[socket.socket] = field(default_factory=list)
+
+    def launch(self) -> EngineProcess:
+        ours, theirs = socket.socketpair()
+        self._theirs.append(theirs)
+        theirs.sendall(b"".join(map(encode_frame, self.lives.pop(0))))
+        theirs.shutdown(socket.SHUT_WR)  # it still takes what comes, as a dying process does
+        return ScriptedProcess(SimpleNamespace(pid=0), ours)  # type: ignore[arg-type]
+
+    async def sleep(self, delay_s: float) -> None:
+        self.waits.append(delay_s)
+
+    def close(self) -> None:
+        for end in self._theirs:
+            end.close()
+
+
+async def fail(engine: ProcessEngine) -> None:
+    """Start an engine and wait until it is given up."""
+    engine.start()
+    async with asyncio.timeout(DEADLINE_S):
+        while engine.status().state is not EngineState.FAILED:
+            await turn()
+
+
+async def turn() -> None:
+    """Let the supervisor do what it can do."""
+    await asyncio.sleep(0)
+
+
+def make_engine(launcher: Launcher) -> ProcessEngine:
+    return ProcessEngine(
+        CONFIG,
+        hang_timeout_s=DEADLINE_S,
+        launch=launcher.launch,
+        backoff=Backoff(lambda: 0.0),
+        sleep=launcher.sleep,
+    )
+
+
+def test_the_supervisor_waits_between_restarts() -> None:
+    """Deaths while loading and after it count alike, and steps make an engine sound."""
+    worked = StepOutput((), EngineStats(num_steps=SOUND_STEPS))
+    launcher = Launcher(
+        [
+            [],
+            [Loaded(INFO)],
+            [Loaded(INFO)],
+            [],
+            [Loaded(INFO), worked],
+            [Loaded(INFO)],
+            [LoadFailed("gone")],
+        ]
+    )
+
+    asyncio.run(fail(make_engine(launcher)))
+
+    launcher.close()
+    assert [0, 1, 2, 4, 0, 1] == launcher.waits
+
+
+def test_a_model_that_cannot_be_loaded_is_not_tried_again() -> None:
+    """`LoadError` at the first start is final, without a wait."""
+    launcher = Launcher([[LoadFailed("no weights")]])
+
+    async def scenario() -> None:
+        engine = make_engine(launcher)
+        await fail(engine)
+        with pytest.raises(LoadError, match="no weights"):
+            await engine.ready()
+
+    asyncio.run(scenario())
+
+    launcher.close()
+    assert [] == launcher.waits
+
+
+@dataclass
+class Lines:
+    """A logger that keeps what it is told."""
+
+    infos: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def info(self, event: str, **values: object) -> None:
+        self.infos.append((event, values))
+
+    def warning(self, event: str, **_values: object) -> None:
+        self.warnings.append(event)
+
+    def error(self, _event: str, **_values: object) -> None:
+        """No affair of these tests."""
+
+    debug = error
+
+
+def test_the_ready_line_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Implementation, rounding, type and device in one line; what is unexpected as warnings."""
+    lines = Lines()
+    monkeypatch.setattr(client, "log", lines)
+    info = replace(INFO, implementation="torch", quantization="int8", warnings=("slow",))
+    launcher = Launcher([[Loaded(info)], [LoadFailed("gone")]])
+
+    asyncio.run(fail(make_engine(launcher)))
+
+    launcher.close()
+    expected = {
+        "implementation": "torch",
+        "quantization": "int8",
+        "dtype": "float32",
+        "device": "cpu",
+    }
+    assert [("engine ready", expected)] == lines.infos
+    assert ["slow", "engine process died; starting another"] == lines.warnings
