@@ -1,85 +1,46 @@
-"""What every `Store` promises; each test runs against every implementation."""
+"""What every `Store` promises about runs and events; each test runs against every one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stores import (
+    Run,
+    Site,
+    a_conversation,
+    a_delta,
+    a_run,
+    adopted,
+    an_end,
+    an_item,
+    ids,
+    is_accepted,
+    memory_site,
+    sqlite_site,
+)
 
 from streamwell.core.errors import StoreFailed
 from streamwell.core.ports import Store
 from streamwell.core.types import (
     EventKind,
     FinishReason,
+    Message,
+    Page,
     RunEvent,
     RunKind,
     RunSpec,
+    RunTerms,
     SamplingParams,
     Usage,
 )
-from streamwell.store.memory import MemoryStore
-from streamwell.store.sqlite import SqliteStore
-
-T = TypeVar("T")
-
-
-class Run(Protocol):
-    """Runs a coroutine to its end on the test's one event loop."""
-
-    def __call__(self, coroutine: Coroutine[Any, Any, T], /) -> T: ...
-
-
-def a_run(run_id: str, created_s: int = 1_000) -> RunSpec:
-    return RunSpec(
-        run_id=run_id,
-        kind=RunKind.CHAT,
-        tenant="tenant-1",
-        model="brooklet",
-        created_s=created_s,
-        prompts=((1, 2, 3), (4,)),
-        num_choices=2,
-        sampling=SamplingParams(max_tokens=16, seed=2**64 - 1, logit_bias=((7, -1.5),)),
-        stop=("\n\n",),
-    )
-
-
-def a_delta(run_id: str, seq: int) -> RunEvent:
-    return RunEvent(
-        run_id=run_id, seq=seq, kind=EventKind.DELTA, token_ids=(seq, 151_643), text=f" word{seq}"
-    )
-
-
-def an_end(run_id: str, seq: int) -> RunEvent:
-    return RunEvent(run_id=run_id, seq=seq, kind=EventKind.END, usage=Usage(3, seq))
-
-
-@pytest.fixture
-def run() -> Iterator[Run]:
-    with asyncio.Runner() as runner:
-        yield runner.run
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """A store that has not been opened."""
-    if request.param == "memory":
-        return MemoryStore()
-    return SqliteStore(tmp_path / "streamwell.db")
-
-
-@pytest.fixture
-def store(new_store: Store, run: Run) -> Iterator[Store]:
-    """An open store, closed after the test."""
-    run(new_store.open())
-    yield new_store
-    run(new_store.close())
 
 
 def test_a_run_comes_back_as_it_was_committed(store: Store, run: Run) -> None:
@@ -112,14 +73,24 @@ def test_events_resume_after_a_seq(
     assert expected == [event.seq for event in run(store.events("a", after_seq))]
 
 
-def test_an_empty_commit_changes_nothing(store: Store, run: Run) -> None:
+def test_an_empty_commit_is_no_error(store: Store, run: Run) -> None:
     """Nothing to write is not an error."""
     run(store.commit([], []))
-    assert [] == run(store.unended_runs())
 
 
 token_ids = st.lists(st.integers(0, 2**32 - 1), max_size=5).map(tuple)
 counts = st.integers(0, 2**31 - 1)
+# A database's columns of names need not hold U+0000, and no name has it.
+names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+run_terms = st.builds(
+    RunTerms,
+    background=st.booleans(),
+    store=st.none() | st.booleans(),
+    idempotency_key=names,
+    messages=st.lists(st.builds(Message, st.text(), st.text()), max_size=2).map(tuple),
+    instructions=st.none() | st.text(),
+    metadata=st.lists(st.tuples(st.text(), st.text()), max_size=2).map(tuple),
+)
 run_events = st.builds(
     RunEvent,
     run_id=st.just(""),
@@ -136,8 +107,8 @@ run_specs = st.builds(
     RunSpec,
     run_id=st.just(""),
     kind=st.sampled_from(RunKind),
-    tenant=st.text(),
-    model=st.text(),
+    tenant=names,
+    model=names,
     created_s=st.integers(0, 2**40),
     prompts=st.lists(token_ids, max_size=3).map(tuple),
     num_choices=st.integers(1, 128),
@@ -149,6 +120,7 @@ run_specs = st.builds(
         ignore_eos=st.booleans(),
     ),
     stop=st.lists(st.text(), max_size=4).map(tuple),
+    terms=run_terms,
 )
 
 
@@ -194,61 +166,132 @@ def test_a_refused_commit_writes_nothing(
         run(store.commit(runs, events))
     assert run(store.run("new")) is None
     assert [a_delta("old", 0)] == run(store.events("old"))
-    assert [a_run("old")] == run(store.unended_runs())
     run(store.commit([a_run("new")], [a_delta("old", 1), a_delta("new", 0)]))
     assert [a_delta("old", 0), a_delta("old", 1)] == run(store.events("old"))
 
 
-def test_unended_runs_are_ordered_by_age_then_id(store: Store, run: Run) -> None:
-    """The oldest run comes first; runs of the same second come by id."""
-    run(store.commit([a_run("c", 2), a_run("b", 1), a_run("a", 2), a_run("d", 0)], []))
-    assert ["d", "b", "a", "c"] == [spec.run_id for spec in run(store.unended_runs())]
+def test_the_newest_run_of_a_key_is_found(store: Store, run: Run) -> None:
+    """A key belongs to one tenant; of several runs under it the newest counts."""
+    old = a_run("c", 1, idempotency_key="key")
+    new, newest = replace(old, run_id="a", created_s=2), replace(old, run_id="b", created_s=2)
+    other = replace(old, run_id="d", created_s=3, tenant="tenant-2")
+    run(store.commit([old, new, newest, other, a_run("e", 4)], []))
+    assert newest == run(store.run_of_key("tenant-1", "key"))
+    assert other == run(store.run_of_key("tenant-2", "key"))
+    assert run(store.run_of_key("tenant-1", "another")) is None
 
 
-def test_an_end_event_ends_its_run(store: Store, run: Run) -> None:
-    """A run is unended until its `END` is committed, be it in the commit that made the run."""
-    run(store.commit([a_run("a"), a_run("b"), a_run("c")], [an_end("b", 0)]))
-    assert [a_run("a"), a_run("c")] == run(store.unended_runs())
-    run(store.commit([], [a_delta("a", 0), an_end("a", 1)]))
-    assert [a_run("c")] == run(store.unended_runs())
-    assert a_run("a") == run(store.run("a"))
+def test_no_run_is_found_by_the_empty_key(store: Store, run: Run) -> None:
+    """Runs without a key are not found by it."""
+    run(store.commit([a_run("a")], []))
+    assert run(store.run_of_key("tenant-1", "")) is None
 
 
-def test_only_old_ended_runs_are_deleted(store: Store, run: Run) -> None:
-    """Deleting takes ended runs created before the time, their events too, and counts the runs."""
-    run(store.commit([a_run("old", 1), a_run("old-live", 1), a_run("new", 5)], []))
-    run(store.commit([], [a_delta("old", 0), an_end("old", 1), a_delta("old-live", 0)]))
-    run(store.commit([], [an_end("new", 0)]))
-    assert 1 == run(store.delete_ended_before(5))
-    assert [None, a_run("old-live", 1), a_run("new", 5)] == [
-        run(store.run(run_id)) for run_id in ("old", "old-live", "new")
+def test_listed_are_the_runs_that_want_it(store: Store, run: Run) -> None:
+    """A list holds one tenant's runs of one kind, and only where `terms.store` is true."""
+    listed = a_run("listed", store=True)
+    hidden = [
+        a_run("false", store=False),
+        a_run("none"),
+        replace(listed, run_id="tenant", tenant="tenant-2"),
+        replace(listed, run_id="kind", kind=RunKind.RESPONSE),
     ]
-    assert [0, 1, 1] == [len(run(store.events(run_id))) for run_id in ("old", "old-live", "new")]
-    assert 0 == run(store.delete_ended_before(5))
+    run(store.commit([listed, *hidden], []))
+    assert [listed] == run(store.runs("tenant-1", RunKind.CHAT, Page()))
+
+
+def test_a_list_may_be_of_one_model(store: Store, run: Run) -> None:
+    """With a model named, only its runs are listed."""
+    run(store.commit([a_run("a", store=True), a_run("b", model="river", store=True)], []))
+    assert ["b"] == ids(run(store.runs("tenant-1", RunKind.CHAT, Page(), model="river")))
+
+
+#: Oldest first: two of the same second come by id, and capitals before small letters.
+AGED = ["late-id-of-old", "B", "a", "b", "Aé", "new"]
+AGES = [1, 2, 2, 2, 3, 4]
+PAGES = {
+    "newest first": (Page(), AGED[::-1]),
+    "oldest first": (Page(newest_first=False), AGED),
+    "limit": (Page(limit=2), ["new", "Aé"]),
+    "after": (Page(after="b"), ["a", "B", "late-id-of-old"]),
+    "after, oldest first": (Page(after="B", newest_first=False, limit=2), ["a", "b"]),
+    "after the last": (Page(after="late-id-of-old"), []),
+    "after an unlisted one": (Page(after="hidden"), ["b", "a", "B", "late-id-of-old"]),
+    "after an unknown one": (Page(after="nobody"), []),
+    "after another tenant's": (Page(after="foreign"), []),
+}
+
+
+@pytest.mark.parametrize(("page", "expected"), PAGES.values(), ids=list(PAGES))
+def test_pages_of_runs(store: Store, run: Run, page: Page, expected: list[str]) -> None:
+    """Pages are cut from one order, by age and then id, from either end."""
+    runs = [a_run(id_, age, store=True) for id_, age in zip(AGED, AGES, strict=True)]
+    foreign = replace(a_run("foreign", 9, store=True), tenant="tenant-2")
+    run(store.commit([*runs[::2], *runs[1::2], foreign, a_run("hidden", 2)], []))
+    assert expected == ids(run(store.runs("tenant-1", RunKind.CHAT, page)))
+
+
+def test_a_spec_can_be_replaced(store: Store, run: Run) -> None:
+    """The new spec is what is read, listed and found; events and the end stay."""
+    run(store.commit([a_run("a"), a_run("b")], [a_delta("a", 0), an_end("a", 1)]))
+    spec = a_run("a", store=True, idempotency_key="key", metadata=(("k", "v"),))
+    run(store.update_run(spec))
+    assert spec == run(store.run("a"))
+    assert [spec] == run(store.runs("tenant-1", RunKind.CHAT, Page()))
+    assert spec == run(store.run_of_key("tenant-1", "key"))
+    assert [a_delta("a", 0), an_end("a", 1)] == run(store.events("a"))
+    assert a_run("b") == run(store.run("b"))
+
+
+def test_replacing_an_unknown_spec_does_nothing(store: Store, run: Run) -> None:
+    """A run that is not there does not come into being."""
+    run(store.update_run(a_run("a")))
+    assert run(store.run("a")) is None
+
+
+def test_a_run_can_be_deleted(store: Store, run: Run) -> None:
+    """A deleted run takes its events along, ended or not; the second time it is not there."""
+    run(store.commit([a_run("a"), a_run("b")], [a_delta("a", 0), a_delta("b", 0)]))
+    assert [True, False] == [run(store.delete_run("a")) for _ in range(2)]
+    assert (None, []) == (run(store.run("a")), run(store.events("a")))
+    assert [a_delta("b", 0)] == run(store.events("b"))
+
+
+def test_a_deleted_run_takes_no_events(store: Store, run: Run) -> None:
+    """Whoever still drives a deleted run is told."""
+    run(store.commit([a_run("a")], []))
+    run(store.delete_run("a"))
+    with pytest.raises(ValueError, match="unknown"):
+        run(store.commit([], [a_delta("a", 0)]))
 
 
 def test_a_deleted_id_may_be_used_again(store: Store, run: Run) -> None:
     """Nothing of a deleted run is left that a run of the same id could meet."""
-    run(store.commit([a_run("a", 1)], [an_end("a", 0)]))
-    run(store.delete_ended_before(2))
+    run(store.commit([a_run("a", 1)], [a_delta("a", 0)]))
+    run(store.delete_run("a"))
     run(store.commit([a_run("a", 3)], [a_delta("a", 0)]))
-    assert [a_run("a", 3)] == run(store.unended_runs())
-
-
-def test_many_runs_are_deleted_at_once(store: Store, run: Run) -> None:
-    """There is no limit on how many runs one call deletes."""
-    run_ids = [f"run-{number}" for number in range(50)]
-    run(store.commit([a_run(id_) for id_ in run_ids], [an_end(id_, 0) for id_ in run_ids]))
-    assert 50 == run(store.delete_ended_before(2_000))
-    assert all(run(store.run(run_id)) is None for run_id in run_ids)
+    assert a_run("a", 3) == run(store.run("a"))
 
 
 CALLS: dict[str, Callable[[Store], Coroutine[Any, Any, object]]] = {
     "commit": lambda store: store.commit([a_run("a")], []),
+    "adopt": lambda store: store.adopt(["brooklet"]),
     "run": lambda store: store.run("a"),
+    "run_of_key": lambda store: store.run_of_key("tenant-1", "key"),
+    "runs": lambda store: store.runs("tenant-1", RunKind.CHAT, Page()),
+    "update_run": lambda store: store.update_run(a_run("a")),
+    "delete_run": lambda store: store.delete_run("a"),
     "events": lambda store: store.events("a"),
-    "unended_runs": lambda store: store.unended_runs(),
-    "delete_ended_before": lambda store: store.delete_ended_before(0),
+    "delete_old": lambda store: store.delete_old(ended_before_s=0, unstored_before_s=0),
+    "delete_oldest": lambda store: store.delete_oldest(max_bytes=0),
+    "create_conversation": lambda store: store.create_conversation(a_conversation("c"), []),
+    "conversation": lambda store: store.conversation("c"),
+    "conversations": lambda store: store.conversations("tenant-1", Page()),
+    "update_conversation": lambda store: store.update_conversation(a_conversation("c")),
+    "delete_conversation": lambda store: store.delete_conversation("c"),
+    "append_items": lambda store: store.append_items("c", [an_item("1")]),
+    "items": lambda store: store.items("c", Page()),
+    "delete_item": lambda store: store.delete_item("c", "1"),
 }
 
 
@@ -390,11 +433,12 @@ def test_close_waits_for_earlier_reads(new_store: Store, run: Run) -> None:
     assert [a_run("a")] * 3 == run(read_and_close())
 
 
-names = st.sampled_from("abc")
+letters = st.sampled_from("abc")
 commits = st.tuples(
-    st.lists(st.builds(a_run, names, st.integers(0, 3)), max_size=2),
+    st.lists(st.builds(a_run, letters, st.integers(0, 3)), max_size=2),
     st.lists(
-        st.builds(a_delta, names, st.integers(0, 4)) | st.builds(an_end, names, st.integers(0, 4)),
+        st.builds(a_delta, letters, st.integers(0, 4))
+        | st.builds(an_end, letters, st.integers(0, 4)),
         max_size=3,
     ),
 )
@@ -404,31 +448,25 @@ def test_any_history_ends_alike_in_memory_and_in_sqlite(run: Run, tmp_path: Path
     """The implementations accept the same commits and hold the same runs and events after them."""
     paths = (tmp_path / f"{number}.db" for number in count())
 
-    async def outcome(store: Store, history: list[Any], cutoff_s: int) -> tuple[Any, ...]:
+    async def outcome(site: Site, history: list[Any], cutoff: int) -> tuple[Any, ...]:
+        store = site.store()
         await store.open()
+        answers: list[bool] = []
         try:
-            return (
-                [await is_accepted(store, *commit) for commit in history],
-                await store.delete_ended_before(cutoff_s),
-                [await store.run(name) for name in "abc"],
-                [await store.events(name) for name in "abc"],
-                await store.unended_runs(),
-            )
+            for number, (runs, events) in enumerate(history):
+                site.clock.now_s = number
+                answers.append(await is_accepted(store, runs, events))
+            num_old = await store.delete_old(ended_before_s=cutoff, unstored_before_s=cutoff)
+            runs = [await store.run(letter) for letter in "abc"]
+            events = [await store.events(letter) for letter in "abc"]
         finally:
             await store.close()
+        return answers, num_old, runs, events, ids(await adopted(site))
 
     @settings(derandomize=True, database=None, deadline=None, max_examples=25)
-    @given(st.lists(commits, max_size=6), st.integers(0, 4))
-    def check(history: list[Any], cutoff_s: int) -> None:
-        expected = run(outcome(MemoryStore(), history, cutoff_s))
-        assert expected == run(outcome(SqliteStore(next(paths)), history, cutoff_s))
+    @given(st.lists(commits, max_size=6), st.integers(0, 6))
+    def check(history: list[Any], cutoff: int) -> None:
+        expected = run(outcome(memory_site(), history, cutoff))
+        assert expected == run(outcome(sqlite_site(next(paths)), history, cutoff))
 
     check()
-
-
-async def is_accepted(store: Store, runs: list[RunSpec], events: list[RunEvent]) -> bool:
-    try:
-        await store.commit(runs, events)
-    except ValueError:
-        return False
-    return True

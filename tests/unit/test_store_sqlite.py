@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import pytest
-from sqlalchemy import Connection, event
+from sqlalchemy import event
 
 from streamwell.core.errors import StoreFailed
 from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec, SamplingParams
-from streamwell.store.migrate import HEAD_REVISION, migrate, upgrade
-from streamwell.store.schema import METADATA
-from streamwell.store.sqlite import SqliteStore, Synchronous, _migration_engine
+from streamwell.store.database import driver_row
+from streamwell.store.sqlite import SqliteStore, Synchronous
 
 T = TypeVar("T")
 
@@ -71,24 +70,14 @@ def store(path: Path, run: Run) -> Iterator[SqliteStore]:
 
 
 async def ask(store: SqliteStore, statement: str) -> object:
-    """What the writer connection answers."""
+    """What the writer connection answers, outside of a transaction."""
 
-    def execute(connection: Connection) -> object:
-        result = connection.exec_driver_sql(statement)
-        return result.scalar() if result.returns_rows else None
+    def execute() -> object:
+        assert store._writer is not None
+        row = driver_row(store._writer, statement)
+        return row and row[0]
 
-    return await store._write(execute)
-
-
-def schema_of(path: Path) -> list[tuple[str, ...]]:
-    with closing(sqlite3.connect(path)) as connection:
-        statement = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"
-        return connection.execute(statement).fetchall()
-
-
-def revision_of(path: Path) -> object:
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute("SELECT version_num FROM alembic_version").fetchone()[0]
+    return await asyncio.get_running_loop().run_in_executor(store._open_threads().writer, execute)
 
 
 def open_and_close(path: Path, run: Run) -> None:
@@ -105,7 +94,8 @@ def test_the_file_is_made_with_its_directory_and_private(tmp_path: Path, run: Ru
     run(store.commit([a_run("a")], []))
     modes = {file.name: oct(file.stat().st_mode & 0o777) for file in path.parent.iterdir()}
     run(store.close())
-    expected = {"streamwell.db", "streamwell.db-wal", "streamwell.db-shm"}
+    suffixes = ("", "-wal", "-shm", ".lease-1")
+    expected = [f"streamwell.db{suffix}" for suffix in suffixes]
     assert dict.fromkeys(expected, "0o600") == modes
 
 
@@ -121,7 +111,7 @@ def test_pragmas(path: Path, run: Run, synchronous: Synchronous, level: int) -> 
 
 
 def test_a_commit_takes_three_statements_whatever_its_size(store: SqliteStore, run: Run) -> None:
-    """Runs, events and ends are one statement each."""
+    """Runs, events and ends are one statement each, besides the check of the lease."""
     statements: list[str] = []
 
     @event.listens_for(store._engine, "before_cursor_execute")
@@ -229,113 +219,11 @@ def test_closing_ends_the_threads(path: Path, run: Run) -> None:
     assert not [name for name in left if name.startswith("store")]
 
 
-def test_head_revision_is_the_newest_migration() -> None:
-    """The constant that lets `open` skip Alembic agrees with Alembic."""
-    from alembic.script import ScriptDirectory
-
-    import streamwell.store.migrations as migrations
-
-    directory = ScriptDirectory(str(Path(migrations.__file__).parent))
-    assert HEAD_REVISION == directory.get_current_head()
-
-
-def test_a_new_file_is_stamped_with_the_head_revision(store: SqliteStore, path: Path) -> None:
-    """A file made without Alembic says which revision it has."""
-    assert HEAD_REVISION == revision_of(path)
-
-
-def test_the_migrations_make_the_schema_of_a_new_file(tmp_path: Path, run: Run) -> None:
-    """Migrating from nothing and creating at once give the same tables, to the letter."""
-    created, migrated = tmp_path / "created.db", tmp_path / "migrated.db"
-    open_and_close(created, run)
-    with _migration_engine(migrated).begin() as connection:
-        upgrade(connection, None)
-    assert schema_of(created) == schema_of(migrated)
-    assert revision_of(created) == revision_of(migrated)
-
-
-def test_the_tables_in_code_are_those_in_the_file(path: Path, run: Run) -> None:
-    """Alembic finds no difference between `METADATA` and a file; a forgotten migration shows."""
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-
-    with _migration_engine(path).begin() as connection:
-        upgrade(connection, None)
-        assert [] == compare_metadata(MigrationContext.configure(connection), METADATA)
-
-
-def test_an_older_file_is_migrated(path: Path, run: Run) -> None:
-    """A file whose revision is behind gets the missing tables when it is opened."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) PRIMARY KEY)")
-    store = SqliteStore(path)
-    run(store.open())
-    run(store.commit([a_run("a")], []))
-    run(store.close())
-    assert HEAD_REVISION == revision_of(path)
-
-
-def test_a_newer_file_is_refused(path: Path, run: Run) -> None:
-    """A revision that is not ours means a newer Streamwell; the error says so and names both."""
-    open_and_close(path, run)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(StoreFailed, match=rf"9999.*{HEAD_REVISION}.*newer"):
-        run(SqliteStore(path).open())
-
-
-def test_a_file_of_another_program_is_refused_and_untouched(path: Path, run: Run) -> None:
-    """Pointing Streamwell at the wrong file must not change that file."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE songs (title TEXT)")
-    before = path.read_bytes()
-    with pytest.raises(StoreFailed, match="another program"):
-        run(SqliteStore(path).open())
-    assert before == path.read_bytes()
-
-
-def test_a_file_that_is_no_database_is_refused(path: Path, run: Run) -> None:
-    """A text file is not opened, and not overwritten."""
-    path.write_text("not a database, but long enough to be read as the header of one\n" * 9)
-    with pytest.raises(StoreFailed, match="not a database"):
-        run(SqliteStore(path).open())
-
-
 def test_a_path_that_cannot_be_made_is_refused(tmp_path: Path, run: Run) -> None:
     """An error of the file system is told as `StoreFailed`, with the path."""
     (tmp_path / "file").touch()
     with pytest.raises(StoreFailed, match=r"cannot be opened.*file"):
         run(SqliteStore(tmp_path / "file" / "streamwell.db").open())
-
-
-def test_creating_the_tables_is_one_transaction(path: Path) -> None:
-    """A process that dies while it creates the tables leaves none, so that the next can start."""
-
-    def create_and_die() -> None:
-        with _migration_engine(path).begin() as connection:
-            migrate(connection)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        create_and_die()
-    assert [] == schema_of(path)
-
-
-def child(*arguments: object) -> list[str]:
-    return [sys.executable, __file__, *map(str, arguments)]
-
-
-def open_twice(path: Path) -> None:
-    """In a child process: open a new file, then the same file again; tell if Alembic came in."""
-    for _ in range(2):
-        asyncio.run(open_once(path))
-    print("alembic" in sys.modules)  # noqa: T201
-
-
-async def open_once(path: Path) -> None:
-    store = SqliteStore(path)
-    await store.open()
-    await store.close()
 
 
 def commit_for_ever(path: Path) -> None:
@@ -353,18 +241,11 @@ def commit_for_ever(path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_opening_does_not_import_alembic(path: Path) -> None:
-    """Neither a new file nor one at the head revision pays for the import of Alembic."""
-    answer = subprocess.run(child("open_twice", path), capture_output=True, text=True, check=True)
-    assert "False\n" == answer.stdout
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("num_commits", [1, 10, 100])
 def test_acknowledged_events_survive_a_kill(path: Path, run: Run, num_commits: int) -> None:
     """After SIGKILL every acknowledged event is there, and no commit is there by half."""
     with subprocess.Popen(
-        child("commit_for_ever", path), stdout=subprocess.PIPE, text=True
+        [sys.executable, __file__, str(path)], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         acknowledged = [process.stdout.readline() for _ in range(num_commits)]
@@ -372,7 +253,7 @@ def test_acknowledged_events_survive_a_kill(path: Path, run: Run, num_commits: i
         acknowledged += [line for line in process.stdout if line.endswith("\n")]
     store = SqliteStore(path)
     run(store.open())
-    events, unended = run(store.events("a")), run(store.unended_runs())
+    events, unended = run(store.events("a")), run(store.adopt(["brooklet"]))
     run(store.close())
     assert [a_delta("a", seq) for seq in range(len(events))] == events
     assert len(events) > int(acknowledged[-1])
@@ -381,4 +262,4 @@ def test_acknowledged_events_survive_a_kill(path: Path, run: Run, num_commits: i
 
 
 if __name__ == "__main__":
-    {"open_twice": open_twice, "commit_for_ever": commit_for_ever}[sys.argv[1]](Path(sys.argv[2]))
+    commit_for_ever(Path(sys.argv[1]))

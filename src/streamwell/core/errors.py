@@ -13,7 +13,12 @@
     ├── EngineError           the engine failed
     │   ├── EngineDied        the whole engine; every live request of it ends
     │   └── SequenceFailed    one sequence; its neighbours go on
+    ├── ConversationNotFound  no such conversation, or another tenant's
+    ├── ItemNotFound          a conversation has no such item
+    ├── RunNotEnded           what goes on from a run must wait for its end
+    ├── IdempotencyConflict   the key was used for another request
     ├── StoreFailed           the run log cannot be written or read
+    │   └── LeaseLost         another server has taken this one's runs over
     └── LoadError             a model cannot be loaded
 
 The first line of a docstring is the default message.
@@ -55,6 +60,22 @@ class ModelNotFound(StreamwellError):
 
 class RunNotFound(StreamwellError):
     """No run with this id."""
+
+
+class ConversationNotFound(StreamwellError):
+    """No conversation with this id."""
+
+
+class ItemNotFound(StreamwellError):
+    """The conversation has no item with this id."""
+
+
+class RunNotEnded(StreamwellError):
+    """The run has not ended yet."""
+
+
+class IdempotencyConflict(StreamwellError):
+    """The Idempotency-Key was used for another request."""
 
 
 class Unavailable(StreamwellError):
@@ -106,6 +127,10 @@ class SequenceFailed(EngineError):
 
 class StoreFailed(StreamwellError):
     """The run log cannot be written."""
+
+
+class LeaseLost(StoreFailed):
+    """Another server has taken over the runs of this one."""
 
 
 class LoadError(StreamwellError):

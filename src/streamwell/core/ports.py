@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Protocol
 
 from streamwell.core.types import (
+    Conversation,
+    ConversationItem,
     EngineInfo,
     EngineStats,
     EngineStatus,
     GenerateRequest,
+    Page,
     RunEvent,
+    RunKind,
     RunSpec,
     TokenDelta,
 )
@@ -28,10 +32,11 @@ class Engine(Protocol):
         ...
 
     async def ready(self) -> EngineInfo:
-        """Wait until the model is loaded.
+        """Wait until requests can be served: after loading, and again after a death.
 
         Raises:
-            LoadError: it cannot be loaded.
+            LoadError: the model cannot be loaded.
+            EngineDied: the engine was stopped.
         """
         ...
 
@@ -54,17 +59,23 @@ class Engine(Protocol):
 
 
 class Store(Protocol):
-    """Keeps runs and their events. One process writes, any number of readers.
+    """Keeps runs, their events, and conversations. Any number of servers share one.
 
-    Every method raises `StoreFailed` when the store is not open, or its database failed.
+    An open store holds a lease; every run belongs to the lease under which it was created or
+    adopted last, and only its holder may append to it. A lease ends with its process, whatever
+    ends that. Every method raises `StoreFailed` when the store is not open, or its database
+    failed.
     """
 
+    #: What is written outlives the process.
+    is_durable: bool
+
     async def open(self) -> None:
-        """Create or migrate what is needed; idempotent."""
+        """Create or migrate what is needed, and take a new lease; idempotent."""
         ...
 
     async def close(self) -> None:
-        """Carry out the calls that have begun, then let go; idempotent."""
+        """Carry out the calls that have begun, then let go of the lease; idempotent."""
         ...
 
     async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
@@ -76,22 +87,83 @@ class Store(Protocol):
         Raises:
             ValueError: a run id or an event's `(run_id, seq)` is there already or given twice, or
                 an event's run is unknown.
+            LeaseLost: somebody has adopted runs of this store's lease.
+        """
+        ...
+
+    async def adopt(self, models: Collection[str]) -> list[RunSpec]:
+        """Take over the runs of these models that have no end and whose lease has ended.
+
+        By `created_s`, then id. From then on their former holder can append nothing, should it
+        live after all.
         """
         ...
 
     async def run(self, run_id: str) -> RunSpec | None: ...
 
+    async def run_of_key(self, tenant: str, idempotency_key: str) -> RunSpec | None:
+        """The newest run that this tenant started under this key."""
+        ...
+
+    async def runs(
+        self, tenant: str, kind: RunKind, page: Page, *, model: str = ""
+    ) -> list[RunSpec]:
+        """A tenant's runs that are to be listed (`terms.store`), by `created_s`, then id."""
+        ...
+
+    async def update_run(self, spec: RunSpec) -> None:
+        """Replace the spec of a run; nothing happens if it is not there."""
+        ...
+
+    async def delete_run(self, run_id: str) -> bool:
+        """Delete a run with its events; false if it is not there."""
+        ...
+
     async def events(self, run_id: str, after_seq: int = -1) -> list[RunEvent]:
         """The events of a run with `seq > after_seq`, in order; empty for an unknown run."""
         ...
 
-    async def unended_runs(self) -> list[RunSpec]:
-        """Runs that have no `END` event yet, by `created_s`, then id."""
-        ...
+    async def delete_old(self, *, ended_before_s: float, unstored_before_s: float) -> int:
+        """Delete ended runs that are old, with their events; returns how many.
 
-    async def delete_ended_before(self, created_s: int) -> int:
-        """Delete ended runs created before this time, with their events; returns how many.
-
-        Not one transaction: commits get their turn in between.
+        Old is what ended before the first time; where `terms.store` is `False`, before the second.
+        Runs without an end whose lease is gone count as ended when they were created. Not one
+        transaction: commits get their turn in between.
         """
         ...
+
+    async def delete_oldest(self, *, max_bytes: int) -> int:
+        """Delete the runs that ended first, until events take no more than this; how many."""
+        ...
+
+    async def create_conversation(
+        self, conversation: Conversation, items: Sequence[ConversationItem]
+    ) -> None: ...
+
+    async def conversation(self, conversation_id: str) -> Conversation | None: ...
+
+    async def conversations(self, tenant: str, page: Page) -> list[Conversation]:
+        """By `created_s`, then id."""
+        ...
+
+    async def update_conversation(self, conversation: Conversation) -> None:
+        """Replace its metadata; nothing happens if it is not there."""
+        ...
+
+    async def delete_conversation(self, conversation_id: str) -> bool:
+        """Delete it with its items, but not the runs; false if it is not there."""
+        ...
+
+    async def append_items(self, conversation_id: str, items: Sequence[ConversationItem]) -> None:
+        """Add items at the end.
+
+        Raises:
+            ValueError: the conversation is unknown, or an item's id is there already.
+        """
+        ...
+
+    async def items(self, conversation_id: str, page: Page) -> list[ConversationItem]:
+        """In the order in which they were added, or the other way round."""
+        ...
+
+    async def delete_item(self, conversation_id: str, item_id: str) -> bool: ...

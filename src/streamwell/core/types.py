@@ -54,6 +54,8 @@ class GenerateRequest:
     priority: int = 0
     #: Only requests of the same salt share what is cached of their prompts.
     cache_salt: str = ""
+    #: What was generated before, when a run goes on: counted as completion, never yielded again.
+    completion_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +110,36 @@ class RunKind(StrEnum):
 
     CHAT = "chatcmpl"
     COMPLETION = "cmpl"
+    RESPONSE = "resp"
+    #: Streamwell's own: `/v1/runs` and `/v1/stream`.
+    TEXT = "run"
 
 
 #: A prompt as the caller gave it: a conversation, a text, or token ids.
 Prompt = tuple[Message, ...] | str | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTerms:
+    """What a run promises beside its text; part of its `RunSpec` as it came with the request."""
+
+    #: It goes on when nobody reads it.
+    background: bool = False
+    #: `True`: it is listed. `False`: it is deleted soon after its end. `None`: neither.
+    store: bool | None = None
+    #: The caller's name for the request: the same one never generates twice. Empty: none.
+    idempotency_key: str = ""
+    #: SHA-256 of the request, in hexadecimal; tells a repeated request from another one.
+    fingerprint: str = ""
+    #: Its stream ends with the token counts.
+    include_usage: bool = False
+    #: The conversation that it answers, as it was given; instructions stand apart.
+    messages: tuple[Message, ...] = ()
+    instructions: str | None = None
+    metadata: tuple[tuple[str, str], ...] = ()
+    #: The run that it continues, and the conversation that it belongs to. Empty: none.
+    previous_run_id: str = ""
+    conversation_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +156,7 @@ class RunRequest:
     tenant: str = ""
     #: Lower runs earlier.
     priority: int = 0
+    terms: RunTerms = field(default_factory=RunTerms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +178,7 @@ class RunSpec:
     sampling: SamplingParams
     stop: tuple[str, ...]
     priority: int = 0
+    terms: RunTerms = field(default_factory=RunTerms)
 
     @property
     def total_choices(self) -> int:
@@ -216,6 +246,10 @@ class EngineInfo:
     block_size: int
     dtype: str
     device: str
+    #: What runs the model, e.g. `native/avx2`; its rounding; what its operator should know.
+    implementation: str = ""
+    quantization: str = "none"
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,3 +268,33 @@ class EngineStats:
     #: Tokens that were guessed, and the guesses that were right.
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """A stored conversation; its items are kept apart."""
+
+    conversation_id: str
+    tenant: str
+    #: Seconds since the epoch.
+    created_s: int
+    metadata: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationItem:
+    """One item of a conversation: a message, or the answer that a run gives."""
+
+    item_id: str
+    message: Message | None = None
+    #: The run whose text is the assistant's message; empty if there is a message.
+    run_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Which part of a list: after the entry of this id, so many, oldest or newest first."""
+
+    limit: int = 20
+    after: str = ""
+    newest_first: bool = True

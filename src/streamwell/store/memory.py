@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from streamwell.core.errors import StoreFailed
-from streamwell.core.types import EventKind, RunEvent, RunSpec
+from streamwell.core.errors import LeaseLost
+from streamwell.core.types import EventKind, Page, RunEvent, RunKind, RunSpec
+from streamwell.store.memory_conversations import MemoryConversations
+from streamwell.store.memory_database import MemoryDatabase, StoredRun
+from streamwell.store.paging import page_of
 
 
-class MemoryStore:
-    """A `Store` that forgets all when the process ends; closing keeps what it holds."""
+class MemoryStore(MemoryConversations):
+    """A `Store` that forgets all when the process ends; closing keeps what it holds.
 
-    def __init__(self) -> None:
-        self._is_open = False
-        self._specs: dict[str, RunSpec] = {}
-        self._ended_ids: set[str] = set()
-        #: Events by run and `seq`; every known run has an entry.
-        self._events: dict[str, dict[int, RunEvent]] = {}
+    Stores that are given the same `database` share it, like servers.
+    """
+
+    is_durable = False
+
+    def __init__(
+        self, database: MemoryDatabase | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._database = database or MemoryDatabase()
+        self._clock = clock
+        self._lease_id: int | None = None
 
     async def open(self) -> None:
-        """Allow the other methods; idempotent."""
-        self._is_open = True
+        """Allow the other methods, and take a lease; idempotent."""
+        if self._lease_id is None:
+            self._lease_id = self._database.take_lease()
 
     async def close(self) -> None:
-        """Refuse the other methods from now on; idempotent."""
-        self._is_open = False
+        """Refuse the other methods from now on, and let go of the lease; idempotent."""
+        if self._lease_id is not None:
+            self._database.end_lease(self._lease_id)
+            self._lease_id = None
 
     async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
         """Write new runs and new events; all of it is kept, or nothing.
@@ -33,57 +45,139 @@ class MemoryStore:
         Raises:
             ValueError: a run id or an event's `(run_id, seq)` is there already or given twice, or
                 an event's run is unknown.
+            LeaseLost: somebody has adopted runs of this store's lease.
             StoreFailed: the store is not open.
         """
-        self._check_open()
+        lease_id = self._own_lease()
         self._check_new(runs, events)
+        stored = self._database.runs
         for spec in runs:
-            self._specs[spec.run_id] = spec
-            self._events[spec.run_id] = {}
+            stored[spec.run_id] = StoredRun(spec, lease_id)
         for event in events:
-            self._events[event.run_id][event.seq] = event
+            stored[event.run_id].events[event.seq] = event
             if event.kind is EventKind.END:
-                self._ended_ids.add(event.run_id)
+                stored[event.run_id].ended_s = self._clock()
+
+    async def adopt(self, models: Collection[str]) -> list[RunSpec]:
+        """Take over the runs of these models that have no end and whose lease has ended."""
+        lease_id = self._own_lease()
+        adopted = [
+            run
+            for run in self._database.runs.values()
+            if run.spec.model in models and self._is_orphan(run)
+        ]
+        for run in adopted:
+            self._database.revoked_ids.add(run.lease_id)
+            run.lease_id = lease_id
+        return sorted((run.spec for run in adopted), key=_age)
 
     async def run(self, run_id: str) -> RunSpec | None:
         """The run with this id; `StoreFailed` when not open."""
         self._check_open()
-        return self._specs.get(run_id)
+        stored = self._database.runs.get(run_id)
+        return stored.spec if stored else None
+
+    async def run_of_key(self, tenant: str, idempotency_key: str) -> RunSpec | None:
+        """The newest run that this tenant started under this key; `None` for the empty key."""
+        named = [
+            spec
+            for spec in self._specs(tenant)
+            if idempotency_key and spec.terms.idempotency_key == idempotency_key
+        ]
+        return max(named, key=_age, default=None)
+
+    async def runs(
+        self, tenant: str, kind: RunKind, page: Page, *, model: str = ""
+    ) -> list[RunSpec]:
+        """A tenant's runs that are to be listed, by `created_s`, then id."""
+        own = self._specs(tenant)
+        listed = [
+            spec
+            for spec in own
+            if spec.terms.store is True and spec.kind is kind and model in ("", spec.model)
+        ]
+        after = next((spec for spec in own if spec.run_id == page.after), None)
+        return page_of(listed, page, _age, after)
+
+    async def update_run(self, spec: RunSpec) -> None:
+        """Replace the spec of a run; nothing happens if it is not there."""
+        self._check_open()
+        if stored := self._database.runs.get(spec.run_id):
+            stored.spec = spec
+
+    async def delete_run(self, run_id: str) -> bool:
+        """Delete a run with its events; false if it is not there."""
+        self._check_open()
+        return self._database.runs.pop(run_id, None) is not None
 
     async def events(self, run_id: str, after_seq: int = -1) -> list[RunEvent]:
         """The events of a run with `seq > after_seq`, in order; `StoreFailed` when not open."""
         self._check_open()
-        events = self._events.get(run_id, {})
+        stored = self._database.runs.get(run_id)
+        events = stored.events if stored else {}
         return [events[seq] for seq in sorted(events) if seq > after_seq]
 
-    async def unended_runs(self) -> list[RunSpec]:
-        """Runs without an `END`, by `created_s`, then id; `StoreFailed` when not open."""
-        self._check_open()
-        unended = [spec for spec in self._specs.values() if spec.run_id not in self._ended_ids]
-        return sorted(unended, key=lambda spec: (spec.created_s, spec.run_id))
+    async def delete_old(self, *, ended_before_s: float, unstored_before_s: float) -> int:
+        """Delete ended runs that are old, with their events; returns how many."""
 
-    async def delete_ended_before(self, created_s: int) -> int:
-        """Delete ended runs created before this time; `StoreFailed` when not open."""
-        self._check_open()
-        old_ids = [id_ for id_ in self._ended_ids if self._specs[id_].created_s < created_s]
-        for run_id in old_ids:
-            del self._specs[run_id]
-            del self._events[run_id]
-            self._ended_ids.remove(run_id)
-        return len(old_ids)
+        def is_old(run: StoredRun) -> bool:
+            ended_s = run.spec.created_s if self._is_orphan(run) else run.ended_s
+            if ended_s is None:
+                return False
+            is_unstored = run.spec.terms.store is False
+            return ended_s < ended_before_s or (is_unstored and ended_s < unstored_before_s)
 
-    def _check_open(self) -> None:
-        if not self._is_open:
-            raise StoreFailed("The store is not open.")
+        self._check_open()
+        return self._delete([run for run in self._database.runs.values() if is_old(run)])
+
+    async def delete_oldest(self, *, max_bytes: int) -> int:
+        """Delete the runs that ended first, until runs take no more than this; how many.
+
+        Events count from the end of their run.
+        """
+        self._check_open()
+        excess = sum(run.num_bytes for run in self._database.runs.values()) - max_bytes
+        ended = [run for run in self._database.runs.values() if run.ended_s is not None]
+        oldest = []
+        for run in sorted(ended, key=lambda run: (run.ended_s, run.spec.run_id)):
+            if excess > 0:
+                oldest.append(run)
+                excess -= run.num_bytes
+        return self._delete(oldest)
+
+    def _own_lease(self) -> int:
+        self._check_open()
+        if self._lease_id is None or self._lease_id in self._database.revoked_ids:
+            raise LeaseLost
+        return self._lease_id
+
+    def _specs(self, tenant: str) -> list[RunSpec]:
+        self._check_open()
+        specs = (run.spec for run in self._database.runs.values())
+        return [spec for spec in specs if spec.tenant == tenant]
+
+    def _is_orphan(self, run: StoredRun) -> bool:
+        is_own = run.lease_id == self._lease_id
+        return run.ended_s is None and not is_own and not self._database.is_alive(run.lease_id)
+
+    def _delete(self, runs: Collection[StoredRun]) -> int:
+        for run in runs:
+            del self._database.runs[run.spec.run_id]
+        return len(runs)
 
     def _check_new(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
+        stored = self._database.runs
         id_counts = Counter(spec.run_id for spec in runs)
         for run_id, count in id_counts.items():
-            if count > 1 or run_id in self._specs:
+            if count > 1 or run_id in stored:
                 raise ValueError(f"Run {run_id} is there already.")
         seq_counts = Counter((event.run_id, event.seq) for event in events)
         for (run_id, seq), count in seq_counts.items():
-            if run_id not in self._specs and run_id not in id_counts:
+            if run_id not in stored and run_id not in id_counts:
                 raise ValueError(f"Event {seq} belongs to run {run_id}, which is unknown.")
-            if count > 1 or seq in self._events.get(run_id, {}):
+            if count > 1 or (run_id in stored and seq in stored[run_id].events):
                 raise ValueError(f"Event {seq} of run {run_id} is there already.")
+
+
+def _age(spec: RunSpec) -> tuple[int, str]:
+    return spec.created_s, spec.run_id

@@ -1,19 +1,15 @@
-"""The tables, and how runs and events become rows and rows become values again.
+"""The tables. No connection, no transaction and no row lives here.
 
-No connection, no transaction and no dialect lives here. Whoever changes a table writes a migration.
+Whoever changes a table writes a migration.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
-from typing import Any
-
-import msgspec
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -22,33 +18,79 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     Text,
+    false,
+    true,
 )
 
-from streamwell.core.types import EventKind, FinishReason, RunEvent, RunSpec, Usage
-
 METADATA = MetaData()
+
+#: Ids are sorted by, and their order is that of their characters' codes in every database.
+_ID = Text().with_variant(Text(collation="C"), "postgresql")
+
+LEASES = Table(
+    "leases",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("created_s", BigInteger, nullable=False),
+    #: Somebody has adopted runs of this lease; its holder may write no more.
+    Column("revoked", Boolean, nullable=False),
+    # An id never comes again: its lock's name must not belong to two leases.
+    sqlite_autoincrement=True,
+)
 
 RUNS = Table(
     "runs",
     METADATA,
-    Column("id", Text, primary_key=True),
+    Column("id", _ID, primary_key=True),
     Column("tenant", Text, nullable=False),
     Column("kind", Text, nullable=False),
     Column("model", Text, nullable=False),
     Column("created_s", BigInteger, nullable=False),
     Column("ended", Boolean, nullable=False),
-    #: The whole `RunSpec` as MessagePack; the columns above repeat what is searched for.
+    #: The whole `RunSpec` as MessagePack; other columns repeat what is searched for.
     Column("spec", LargeBinary, nullable=False),
-    # One index for both questions: which runs have not ended, and which ended ones are old.
+    #: Null: older than leases, and so of nobody who lives.
+    Column("lease_id", Integer),
+    #: Null while the run has no end, as is the next.
+    Column("ended_s", Double),
+    Column("num_event_bytes", BigInteger),
+    #: `RunTerms.store`.
+    Column("stored", Boolean),
+    #: Null: none.
+    Column("idempotency_key", Text),
+    # The runs that have not ended.
     Index("runs_by_age", "ended", "created_s", "id"),
+    Index("runs_by_end", "ended_s"),
+)
+Index(
+    "runs_unstored",
+    RUNS.c.ended_s,
+    sqlite_where=RUNS.c.stored == false(),
+    postgresql_where=RUNS.c.stored == false(),
+)
+Index(
+    "runs_listed",
+    RUNS.c.tenant,
+    RUNS.c.kind,
+    RUNS.c.created_s,
+    RUNS.c.id,
+    sqlite_where=RUNS.c.stored == true(),
+    postgresql_where=RUNS.c.stored == true(),
+)
+Index(
+    "runs_by_key",
+    RUNS.c.tenant,
+    RUNS.c.idempotency_key,
+    sqlite_where=RUNS.c.idempotency_key.is_not(None),
+    postgresql_where=RUNS.c.idempotency_key.is_not(None),
 )
 
 RUN_EVENTS = Table(
     "run_events",
     METADATA,
-    Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("run_id", _ID, ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
     Column("seq", Integer, primary_key=True, autoincrement=False),
-    #: A code of `_KIND_CODES`.
+    #: A code of `rows`.
     Column("kind", SmallInteger, nullable=False),
     Column("choice", Integer, nullable=False),
     #: Little-endian uint32s.
@@ -61,73 +103,27 @@ RUN_EVENTS = Table(
     sqlite_with_rowid=False,
 )
 
-# DELTA is 1, by far the most frequent kind, because SQLite stores 0 and 1 in no bytes at all.
-_KIND_CODES = {EventKind.START: 0, EventKind.DELTA: 1, EventKind.FINISH: 2, EventKind.END: 3}
-_KINDS = {code: kind for kind, code in _KIND_CODES.items()}
+CONVERSATIONS = Table(
+    "conversations",
+    METADATA,
+    Column("id", _ID, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("created_s", BigInteger, nullable=False),
+    #: MessagePack of pairs.
+    Column("metadata", LargeBinary, nullable=False),
+    Index("conversations_listed", "tenant", "created_s", "id"),
+)
 
-_spec_decoder = msgspec.msgpack.Decoder(RunSpec)
-_outcome_decoder = msgspec.msgpack.Decoder(tuple[Usage | None, str | None, str | None])
-
-
-def run_to_row(spec: RunSpec) -> dict[str, object]:
-    """A row of `RUNS` for a run that has not ended."""
-    return {
-        "id": spec.run_id,
-        "tenant": spec.tenant,
-        "kind": spec.kind.value,
-        "model": spec.model,
-        "created_s": spec.created_s,
-        "ended": False,
-        "spec": msgspec.msgpack.encode(spec),
-    }
-
-
-def spec_from_row(row: Sequence[Any]) -> RunSpec:
-    """The run behind a row that has the column `spec` alone."""
-    return _spec_decoder.decode(row[0])
-
-
-def event_to_row(event: RunEvent) -> tuple[object, ...]:
-    """A row of `RUN_EVENTS`, in the order of its columns."""
-    return (
-        event.run_id,
-        event.seq,
-        _KIND_CODES[event.kind],
-        event.index,
-        _pack_ids(event.token_ids),
-        event.text.encode(),
-        event.finish_reason and event.finish_reason.value,
-        _pack_outcome(event),
-    )
-
-
-def event_from_row(row: Sequence[Any]) -> RunEvent:
-    """The event behind a whole row of `RUN_EVENTS`."""
-    # Unpacked, because looking the columns up by name takes longer than all the rest.
-    run_id, seq, kind, choice, token_ids, text, finish_reason, outcome = row
-    usage, error, error_code = _outcome_decoder.decode(outcome) if outcome else (None,) * 3
-    return RunEvent(
-        run_id=run_id,
-        seq=seq,
-        kind=_KINDS[kind],
-        index=choice,
-        token_ids=_unpack_ids(token_ids),
-        text=text.decode(),
-        finish_reason=FinishReason(finish_reason) if finish_reason else None,
-        usage=usage,
-        error=error,
-        error_code=error_code,
-    )
-
-
-def _pack_ids(token_ids: tuple[int, ...]) -> bytes:
-    return struct.pack(f"<{len(token_ids)}I", *token_ids)
-
-
-def _unpack_ids(packed: bytes) -> tuple[int, ...]:
-    return struct.unpack(f"<{len(packed) // 4}I", packed)
-
-
-def _pack_outcome(event: RunEvent) -> bytes | None:
-    outcome = (event.usage, event.error, event.error_code)
-    return None if outcome == (None, None, None) else msgspec.msgpack.encode(outcome)
+CONVERSATION_ITEMS = Table(
+    "conversation_items",
+    METADATA,
+    Column(
+        "conversation_id", _ID, ForeignKey("conversations.id", ondelete="CASCADE"), primary_key=True
+    ),
+    #: Grows from item to item; deleted ones leave holes.
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("id", _ID, nullable=False),
+    #: The `ConversationItem` as MessagePack.
+    Column("item", LargeBinary, nullable=False),
+    Index("conversation_items_by_id", "conversation_id", "id", unique=True),
+)

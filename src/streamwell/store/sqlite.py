@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +12,8 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from streamwell.core.errors import StoreFailed
+from streamwell.store.database import driver_row
+from streamwell.store.lock_files import LockFiles
 from streamwell.store.migrate import migrate
 from streamwell.store.sql import SqlStore
 
@@ -27,17 +31,37 @@ _SYNCHRONOUS = {
 }
 
 
+#: What to do about errors, by the beginning of SQLite's names for them.
+_ADVICE = {
+    "SQLITE_BUSY": "another process writes, and does not end; did somebody open it by hand?",
+    "SQLITE_FULL": "make room on the disk, or let `streamwell db prune` delete old runs",
+    "SQLITE_IOERR": "is the disk full, or broken?",
+    "SQLITE_READONLY": "this user must be allowed to write the file and its folder",
+    "SQLITE_CANTOPEN": "this user must be allowed to write the file and its folder",
+    "SQLITE_CORRUPT": "move the file away, and a new one is made",
+    "SQLITE_NOTADB": "move the file away, and a new one is made",
+}
+
+
 class SqliteStore(SqlStore):
-    """A `Store` in one file; `-wal` and `-shm` files lie beside it while it is open.
+    """A `Store` in one file; `-wal`, `-shm` and `.lease-` files lie beside it while it is open.
 
     A file that is not there is made, with its directory, and readable by its owner only.
     """
 
-    def __init__(self, path: Path, *, synchronous: Synchronous = "normal") -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        synchronous: Synchronous = "normal",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         engine = create_engine(
             URL.create("sqlite", database=str(path)),
             pool_size=_NUM_READERS + 1,
             max_overflow=0,
+            # sqlite3 would begin no transaction before a SELECT; `_begin` does.
+            connect_args={"isolation_level": None},
             # Parameters are people's prompts; they do not belong into error messages.
             hide_parameters=True,
         )
@@ -48,7 +72,7 @@ class SqliteStore(SqlStore):
             _SYNCHRONOUS[synchronous],
             "PRAGMA foreign_keys = ON",
         )
-        super().__init__(engine, num_readers=_NUM_READERS)
+        super().__init__(engine, LockFiles(path), _NUM_READERS, clock)
         self._path = path
 
     def _prepare(self) -> None:
@@ -60,6 +84,15 @@ class SqliteStore(SqlStore):
         engine = _migration_engine(self._path)
         with engine.begin() as connection:
             migrate(connection)
+
+    def _begin(self, writer: Connection) -> None:
+        # At once and not with the first write, so that what a transaction reads stays true.
+        driver_row(writer, "BEGIN IMMEDIATE")
+
+    def _explain(self, error: BaseException) -> str:
+        name = getattr(error, "sqlite_errorname", "")
+        advice = next((text for key, text in _ADVICE.items() if name.startswith(key)), "")
+        return f"{error}: {self._path} ({advice})" if advice else str(error)
 
 
 def _migration_engine(path: Path) -> Engine:

@@ -1,0 +1,99 @@
+"""Conversations and their items in dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamwell.core.errors import StoreFailed
+from streamwell.core.types import Conversation, ConversationItem, Page
+from streamwell.store.memory_database import MemoryDatabase, StoredConversation
+from streamwell.store.paging import page_of
+
+
+class MemoryConversations:
+    """The part of the `Store` contract that is about conversations."""
+
+    _database: MemoryDatabase
+    _lease_id: int | None
+
+    async def create_conversation(
+        self, conversation: Conversation, items: Sequence[ConversationItem]
+    ) -> None:
+        """Keep a new conversation with its first items.
+
+        Raises:
+            ValueError: its id is there already, or two items have the same.
+        """
+        self._check_open()
+        conversation_id = conversation.conversation_id
+        if conversation_id in self._database.conversations:
+            raise ValueError(f"Conversation {conversation_id} is there already.")
+        stored = StoredConversation(conversation, {})
+        _append(stored, items)
+        self._database.conversations[conversation_id] = stored
+
+    async def conversation(self, conversation_id: str) -> Conversation | None:
+        """The conversation with this id."""
+        stored = self._stored(conversation_id)
+        return stored.conversation if stored else None
+
+    async def conversations(self, tenant: str, page: Page) -> list[Conversation]:
+        """A tenant's conversations, by `created_s`, then id."""
+        self._check_open()
+        everybodys = (stored.conversation for stored in self._database.conversations.values())
+        own = {found.conversation_id: found for found in everybodys if found.tenant == tenant}
+        return page_of(own.values(), page, _age, own.get(page.after))
+
+    async def update_conversation(self, conversation: Conversation) -> None:
+        """Replace its metadata; nothing happens if it is not there."""
+        if stored := self._stored(conversation.conversation_id):
+            stored.conversation = conversation
+
+    async def delete_conversation(self, conversation_id: str) -> bool:
+        """Delete it with its items; false if it is not there."""
+        self._check_open()
+        return self._database.conversations.pop(conversation_id, None) is not None
+
+    async def append_items(self, conversation_id: str, items: Sequence[ConversationItem]) -> None:
+        """Add items at the end.
+
+        Raises:
+            ValueError: the conversation is unknown, or an item's id is there already.
+        """
+        stored = self._stored(conversation_id)
+        if stored is None:
+            raise ValueError(f"Conversation {conversation_id} is unknown.")
+        _append(stored, items)
+
+    async def items(self, conversation_id: str, page: Page) -> list[ConversationItem]:
+        """In the order in which they were added, or the other way round."""
+        stored = self._stored(conversation_id)
+        items = stored.items if stored else {}
+        places = {item_id: place for place, item_id in enumerate(items)}
+        return page_of(
+            items.values(), page, lambda item: places[item.item_id], items.get(page.after)
+        )
+
+    async def delete_item(self, conversation_id: str, item_id: str) -> bool:
+        """Delete one item; false if it is not there."""
+        stored = self._stored(conversation_id)
+        return stored is not None and stored.items.pop(item_id, None) is not None
+
+    def _check_open(self) -> None:
+        if self._lease_id is None:
+            raise StoreFailed("The store is not open.")
+
+    def _stored(self, conversation_id: str) -> StoredConversation | None:
+        self._check_open()
+        return self._database.conversations.get(conversation_id)
+
+
+def _append(stored: StoredConversation, items: Sequence[ConversationItem]) -> None:
+    new = {item.item_id: item for item in items}
+    if len(new) < len(items) or new.keys() & stored.items.keys():
+        raise ValueError("An item is there already.")
+    stored.items.update(new)
+
+
+def _age(conversation: Conversation) -> tuple[int, str]:
+    return conversation.created_s, conversation.conversation_id

@@ -1,0 +1,90 @@
+"""What is old, or too much, goes: runs are deleted in batches, and commits get turns in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import ColumnElement, Connection, delete, false, func, or_, select, true
+
+from streamwell.store.database import SqlDatabase
+from streamwell.store.leases import belongs_to, gone_leases, is_of_others
+from streamwell.store.schema import RUNS
+
+#: Runs deleted per transaction, so that a commit never waits long behind a deletion.
+DELETE_BATCH_SIZE = 8
+
+_NUM_BYTES = func.length(RUNS.c.spec) + func.coalesce(RUNS.c.num_event_bytes, 0)
+_TOTAL_BYTES = select(func.coalesce(func.sum(_NUM_BYTES), 0))
+_FIRST_ENDED = (
+    select(RUNS.c.id, _NUM_BYTES)
+    .where(RUNS.c.ended == true())
+    .order_by(RUNS.c.ended_s, RUNS.c.id)
+    .limit(DELETE_BATCH_SIZE)
+)
+
+
+class SqlRetention(SqlDatabase):
+    """The part of the `Store` contract that deletes runs by the heap."""
+
+    async def delete_old(self, *, ended_before_s: float, unstored_before_s: float) -> int:
+        """Delete ended runs that are old, with their events; returns how many."""
+
+        def delete_orphans(connection: Connection) -> int:
+            is_old = _is_old(RUNS.c.created_s, ended_before_s, unstored_before_s)
+            is_orphan = (*is_of_others(self._lease_id or 0), is_old)
+            leases = select(RUNS.c.lease_id).where(*is_orphan).distinct()
+            gone = gone_leases(connection, self._proof, leases)
+            return _delete_batch(connection, *is_orphan, belongs_to(gone)) if gone else 0
+
+        def delete_ended(connection: Connection) -> int:
+            return _delete_batch(connection, RUNS.c.ended_s < ended_before_s)
+
+        def delete_unstored(connection: Connection) -> int:
+            is_unstored = RUNS.c.stored == false()
+            return _delete_batch(connection, RUNS.c.ended_s < unstored_before_s, is_unstored)
+
+        return (
+            await self._repeat(delete_ended)
+            + await self._repeat(delete_unstored)
+            + await self._repeat(delete_orphans)
+        )
+
+    async def delete_oldest(self, *, max_bytes: int) -> int:
+        """Delete the runs that ended first, until runs take no more than this; how many.
+
+        Events count from the end of their run.
+        """
+        (total,) = await self._read(lambda row: int(row[0]), _TOTAL_BYTES)
+        excess = total - max_bytes
+
+        def delete_first(connection: Connection) -> int:
+            nonlocal excess
+            ids, left = [], excess
+            for run_id, num_bytes in connection.execute(_FIRST_ENDED):
+                if left > 0:
+                    ids.append(run_id)
+                    left -= num_bytes
+            num_deleted = _delete_batch(connection, RUNS.c.id.in_(ids)) if ids else 0
+            excess = left
+            return num_deleted
+
+        return await self._repeat(delete_first)
+
+    async def _repeat(self, delete_batch: Callable[[Connection], int]) -> int:
+        num_deleted = 0
+        while batch := await self._write(delete_batch):
+            num_deleted += batch
+        return num_deleted
+
+
+def _is_old(
+    time: ColumnElement[int], ended_before_s: float, unstored_before_s: float
+) -> ColumnElement[bool]:
+    is_unstored = (RUNS.c.stored == false()) & (time < unstored_before_s)
+    return or_(time < ended_before_s, is_unstored)
+
+
+def _delete_batch(connection: Connection, *conditions: ColumnElement[bool]) -> int:
+    ids = select(RUNS.c.id).where(*conditions).limit(DELETE_BATCH_SIZE)
+    # The events go with their runs: their foreign key cascades.
+    return connection.execute(delete(RUNS).where(RUNS.c.id.in_(ids))).rowcount

@@ -1,0 +1,154 @@
+"""How runs, events and conversations become rows, and rows become values again.
+
+No database lives here, so `MemoryStore` counts bytes by it as well.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from streamwell.core.types import (
+    Conversation,
+    ConversationItem,
+    EventKind,
+    FinishReason,
+    RunEvent,
+    RunSpec,
+    Usage,
+)
+
+Row = Sequence[Any]
+
+# DELTA is 1, by far the most frequent kind, because SQLite stores 0 and 1 in no bytes at all.
+_KIND_CODES = {EventKind.START: 0, EventKind.DELTA: 1, EventKind.FINISH: 2, EventKind.END: 3}
+_KINDS = {code: kind for kind, code in _KIND_CODES.items()}
+
+_spec_decoder = msgspec.msgpack.Decoder(RunSpec)
+_outcome_decoder = msgspec.msgpack.Decoder(tuple[Usage | None, str | None, str | None])
+_metadata_decoder = msgspec.msgpack.Decoder(tuple[tuple[str, str], ...])
+_item_decoder = msgspec.msgpack.Decoder(ConversationItem)
+
+
+def spec_to_row(spec: RunSpec) -> dict[str, object]:
+    """The columns of `RUNS` that a spec decides."""
+    return {
+        "id": spec.run_id,
+        "tenant": spec.tenant,
+        "kind": spec.kind.value,
+        "model": spec.model,
+        "created_s": spec.created_s,
+        "spec": msgspec.msgpack.encode(spec),
+        "stored": spec.terms.store,
+        "idempotency_key": spec.terms.idempotency_key or None,
+    }
+
+
+def run_to_row(spec: RunSpec, lease_id: int) -> dict[str, object]:
+    """A row of `RUNS` for a run that has not ended."""
+    return {**spec_to_row(spec), "ended": False, "lease_id": lease_id}
+
+
+def spec_from_row(row: Row) -> RunSpec:
+    """The run behind a row that has the column `spec` alone."""
+    return _spec_decoder.decode(row[0])
+
+
+def spec_bytes(spec: RunSpec) -> int:
+    """What a run's spec takes in its row."""
+    return len(msgspec.msgpack.encode(spec))
+
+
+def event_to_row(event: RunEvent) -> tuple[object, ...]:
+    """A row of `RUN_EVENTS`, in the order of its columns."""
+    return (
+        event.run_id,
+        event.seq,
+        _KIND_CODES[event.kind],
+        event.index,
+        _pack_ids(event.token_ids),
+        event.text.encode(),
+        event.finish_reason and event.finish_reason.value,
+        _pack_outcome(event),
+    )
+
+
+def event_from_row(row: Row) -> RunEvent:
+    """The event behind a whole row of `RUN_EVENTS`."""
+    # Unpacked, because looking the columns up by name takes longer than all the rest.
+    run_id, seq, kind, choice, token_ids, text, finish_reason, outcome = row
+    usage, error, error_code = _outcome_decoder.decode(outcome) if outcome else (None,) * 3
+    return RunEvent(
+        run_id=run_id,
+        seq=seq,
+        kind=_KINDS[kind],
+        index=choice,
+        token_ids=_unpack_ids(token_ids),
+        text=text.decode(),
+        finish_reason=FinishReason(finish_reason) if finish_reason else None,
+        usage=usage,
+        error=error,
+        error_code=error_code,
+    )
+
+
+def event_bytes(event: RunEvent) -> int:
+    """What an event's ids, text and outcome take in its row."""
+    return 4 * len(event.token_ids) + len(event.text.encode()) + len(_pack_outcome(event) or b"")
+
+
+def conversation_to_row(conversation: Conversation) -> dict[str, object]:
+    """A row of `CONVERSATIONS`."""
+    return {
+        "id": conversation.conversation_id,
+        "tenant": conversation.tenant,
+        "created_s": conversation.created_s,
+        "metadata": pack_metadata(conversation),
+    }
+
+
+def conversation_from_row(row: Row) -> Conversation:
+    """The conversation behind a whole row of `CONVERSATIONS`."""
+    conversation_id, tenant, created_s, metadata = row
+    return Conversation(
+        conversation_id=conversation_id,
+        tenant=tenant,
+        created_s=created_s,
+        metadata=_metadata_decoder.decode(metadata),
+    )
+
+
+def pack_metadata(conversation: Conversation) -> bytes:
+    """The column `metadata` of a conversation."""
+    return msgspec.msgpack.encode(conversation.metadata)
+
+
+def item_to_row(conversation_id: str, position: int, item: ConversationItem) -> dict[str, object]:
+    """A row of `CONVERSATION_ITEMS`."""
+    return {
+        "conversation_id": conversation_id,
+        "position": position,
+        "id": item.item_id,
+        "item": msgspec.msgpack.encode(item),
+    }
+
+
+def item_from_row(row: Row) -> ConversationItem:
+    """The item behind a row that has the column `item` alone."""
+    return _item_decoder.decode(row[0])
+
+
+def _pack_ids(token_ids: tuple[int, ...]) -> bytes:
+    return struct.pack(f"<{len(token_ids)}I", *token_ids)
+
+
+def _unpack_ids(packed: bytes) -> tuple[int, ...]:
+    return struct.unpack(f"<{len(packed) // 4}I", packed)
+
+
+def _pack_outcome(event: RunEvent) -> bytes | None:
+    outcome = (event.usage, event.error, event.error_code)
+    return None if outcome == (None, None, None) else msgspec.msgpack.encode(outcome)
