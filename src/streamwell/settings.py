@@ -58,6 +58,9 @@ class Settings:
     quantization: Literal["none", "int8", "int4"] = "none"
     "Round weights when loading: less memory and more speed on a CPU, for a little quality."
 
+    compile: bool = False
+    "Compile the layers of the PyTorch path with `torch.compile`: slow to start; meant for GPUs."
+
     max_model_len: Annotated[int | None, Parameter(validator=_Positive)] = None
     "Longest prompt plus answer in tokens; default: the model's own, at most 8192."
 
@@ -103,7 +106,19 @@ class Settings:
     "Seconds that live runs may go on after SIGTERM or Ctrl-C."
 
     engine_hang_s: Annotated[float, Parameter(validator=Number(gt=0))] = 120.0
-    "Seconds without a sign of life after which the engine is killed and restarted."
+    "Seconds that a single step may take before the engine is killed and restarted."
+
+    resume_grace_s: Annotated[float, Parameter(validator=_NotNegative)] = 30.0
+    "Seconds that a run without readers waits for one to come back; 0 cancels it at once."
+
+    durability: Literal["memory", "process", "disk"] = "process"
+    "What the run log outlives: nothing, a kill of the server, or a power cut too."
+
+    database_url: str | None = None
+    "Keep the run log in PostgreSQL: `postgresql+psycopg://…`; default: SQLite in --data-dir."
+
+    retention_mib: Annotated[int, Parameter(validator=_Positive)] = 4096
+    "MiB that ended runs may take in the log; the oldest go first."
 
     retention_h: Annotated[float, Parameter(validator=Number(gt=0))] = 24.0
     "Hours that ended runs stay in the log."
@@ -130,6 +145,11 @@ class Settings:
             raise InvalidRequest(
                 f"--host {self.host} is open to other machines; give at least one --api-key",
                 "api_key",
+            )
+        if self.compile and self.model_impl in ("native", "transformers"):
+            raise InvalidRequest(
+                f"--compile is for --model-impl torch, not --model-impl {self.model_impl}",
+                "compile",
             )
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise InvalidRequest(

@@ -60,7 +60,13 @@ class Metrics:
         )
         self.disconnects = Counter(
             "streamwell_client_disconnects",
-            "Runs cancelled because the last reader left.",
+            "Runs that their last reader left before the end.",
+            registry=registry,
+        )
+        self.continued = Counter(
+            "streamwell_runs_continued",
+            "Interrupted runs that went on: a reader came back, an engine died, a server died.",
+            ["after"],
             registry=registry,
         )
         self.time_to_first_token_s = self._histogram(

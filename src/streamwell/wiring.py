@@ -22,8 +22,10 @@ from streamwell.engine.launch import EngineProcess
 from streamwell.engine.messages import EngineConfig
 from streamwell.models.resolve import default_sampling
 from streamwell.server.app import create_app
-from streamwell.server.deps import KeyRing, Services, UnknownFields
+from streamwell.server.deps import Services, UnknownFields
+from streamwell.server.keys import KeyRing
 from streamwell.service.admission import Admission
+from streamwell.service.conversations import Conversations
 from streamwell.service.models import ModelTable, ServedModel
 from streamwell.service.run_log import RunLog
 from streamwell.service.runs import RunService
@@ -35,7 +37,7 @@ from streamwell.text.prompt import PromptEncoder
 log = structlog.get_logger()
 
 _MIB = 1 << 20
-_RETENTION_SWEEP_S = 600.0
+_RETENTION_SWEEP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Application:
     services: Services
     model: ServedModel
     run_log: RunLog
-    retention_s: float
+    settings: Settings
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
@@ -61,7 +63,8 @@ class Application:
         sweeping: asyncio.Task[None] | None = None
         try:
             await self.run_log.open()
-            sweeping = asyncio.create_task(_sweep(self.run_log, self.retention_s), name="retention")
+            await self.services.runs.recover()
+            sweeping = asyncio.create_task(_sweep(self.run_log, self.settings), name="retention")
             yield loading
         finally:
             for task in filter(None, (loading, sweeping)):
@@ -84,11 +87,14 @@ def build(settings: Settings, model_path: Path, first: EngineProcess | None) -> 
     models = ModelTable([model])
     metrics = Metrics(__version__, engine.stats)
     data_dir = settings.data_dir or default_data_dir()
-    run_log = RunLog(SqliteStore(data_dir / "streamwell.db"))
+    store = SqliteStore(data_dir / "streamwell.db")
+    run_log = RunLog(store)
     admission = Admission(settings.max_num_seqs + settings.max_queue)
+    runs = RunService(models, run_log, admission, metrics, grace_s=settings.resume_grace_s)
     services = Services(
         models=models,
-        runs=RunService(models, run_log, admission, metrics),
+        runs=runs,
+        conversations=Conversations(store, runs),
         metrics=metrics,
         keys=KeyRing(settings.api_key),
         unknown_fields=UnknownFields(),
@@ -101,15 +107,20 @@ def build(settings: Settings, model_path: Path, first: EngineProcess | None) -> 
         services=services,
         model=model,
         run_log=run_log,
-        retention_s=3600 * settings.retention_h,
+        settings=settings,
     )
 
 
-async def _sweep(run_log: RunLog, retention_s: float) -> None:
-    """Delete ended runs that are older than the retention time, now and then."""
+async def _sweep(run_log: RunLog, settings: Settings) -> None:
+    """Delete ended runs that are too old or too many, now and then."""
     while True:
+        now_s = time.time()
         try:
-            deleted = await run_log.delete_ended_before(int(time.time() - retention_s))
+            deleted = await run_log.delete_old(
+                ended_before_s=now_s - 3600 * settings.retention_h,
+                unstored_before_s=now_s - settings.resume_grace_s,
+            )
+            deleted += await run_log.delete_oldest(max_bytes=settings.retention_mib * _MIB)
         except StoreFailed as error:
             log.warning("old runs could not be deleted", error=str(error))
         else:
@@ -133,6 +144,7 @@ def _engine(settings: Settings, model_path: Path, first: EngineProcess | None) -
         num_threads=settings.num_threads,
         model_impl=settings.model_impl,
         quantization=settings.quantization,
+        compile=settings.compile,
         step_stretch=settings.step_stretch,
         enable_prefix_caching=settings.enable_prefix_caching,
         speculative_ngram=settings.speculative_ngram,

@@ -8,8 +8,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from starlette.types import ASGIApp
+
 from streamwell.backends.scripted import Faults, ScriptedEngine
 from streamwell.core.types import (
+    EventKind,
     GenerateRequest,
     Message,
     RunEvent,
@@ -20,11 +23,14 @@ from streamwell.core.types import (
     TokenDelta,
 )
 from streamwell.server.app import create_app
-from streamwell.server.deps import KeyRing, Services, UnknownFields
+from streamwell.server.deps import Services, UnknownFields
+from streamwell.server.keys import KeyRing
 from streamwell.service.admission import Admission
+from streamwell.service.conversations import Conversations
 from streamwell.service.models import ModelTable, ServedModel
+from streamwell.service.reader import Reader
 from streamwell.service.run_log import RunLog
-from streamwell.service.runs import Reader, RunService
+from streamwell.service.runs import RunService
 from streamwell.store.memory import MemoryStore
 from streamwell.telemetry import Metrics, configure_logging
 
@@ -33,7 +39,9 @@ DEADLINE_S = 10
 
 
 class Letters:
-    """An encoder whose tokens are characters."""
+    """An encoder whose tokens are characters; beyond ASCII the engine has none."""
+
+    vocab_size = 0x110000
 
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         return self.encode_text("".join(message.content for message in messages))
@@ -51,11 +59,15 @@ class FailingStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.failures: list[Exception] = []
+        #: Runs that were written without an end.
+        self.unended: set[str] = set()
 
     async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
         if self.failures:
             raise self.failures.pop(0)
         await super().commit(runs, events)
+        self.unended |= {spec.run_id for spec in runs}
+        self.unended -= {event.run_id for event in events if event.kind is EventKind.END}
 
 
 class SteppedEngine(ScriptedEngine):
@@ -94,9 +106,11 @@ class Rig:
     admission: Admission
     services: Services
     runs: RunService = field(init=False)
+    app: ASGIApp = field(init=False)
 
     def __post_init__(self) -> None:
         self.runs = self.services.runs
+        self.app = create_app(self.services, max_body_bytes=1 << 20)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -177,6 +191,7 @@ def run(
     limit: int = 8,
     faults: Faults | None = None,
     keys: tuple[str, ...] = (),
+    grace_s: float = 0.0,
 ) -> None:
     """Run a test with services that are up, and check afterwards that the books balance."""
 
@@ -189,8 +204,17 @@ def run(
         store, admission = FailingStore(), Admission(limit)
         log = RunLog(store)
         table = ModelTable([model])
-        runs = RunService(table, log, admission, metrics)
-        services = Services(table, runs, metrics, KeyRing(keys), UnknownFields(), 60.0, "0")
+        runs = RunService(table, log, admission, metrics, grace_s=grace_s)
+        services = Services(
+            models=table,
+            runs=runs,
+            conversations=Conversations(store, runs),
+            metrics=metrics,
+            keys=KeyRing(keys),
+            unknown_fields=UnknownFields(),
+            ping_s=60.0,
+            version="0",
+        )
         rig = Rig(engine, store, admission, services)
         await log.open()
         await model.load()

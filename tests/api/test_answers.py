@@ -30,7 +30,7 @@ def _data(answer: Answer) -> list[Any]:
 
 
 @both
-def test_a_dead_engine_ends_a_stream_with_one_error(path: str) -> None:
+def test_an_engine_that_keeps_dying_ends_a_stream_with_one_error(path: str) -> None:
     """The text so far, one error as the last frame, and no `[DONE]` that would call it success."""
 
     async def test(rig: Rig) -> None:
@@ -47,11 +47,11 @@ def test_a_dead_engine_ends_a_stream_with_one_error(path: str) -> None:
         assert all("choices" in payload for payload in data[:-1])
         assert b"" == answer.bodies[-1]
 
-    run(test, faults=Faults(die_at_token=3))
+    run(test, faults=Faults(die_at_token=3, is_poisoned=True))
 
 
 @both
-def test_a_dead_engine_is_500_for_a_whole_answer(path: str) -> None:
+def test_an_engine_that_keeps_dying_is_500_for_a_whole_answer(path: str) -> None:
     """Half an answer is none."""
 
     async def test(rig: Rig) -> None:
@@ -60,7 +60,7 @@ def test_a_dead_engine_is_500_for_a_whole_answer(path: str) -> None:
 
         assert (500, "engine_error") == (answer.status, answer.json["error"]["code"])
 
-    run(test, faults=Faults(die_at_token=3))
+    run(test, faults=Faults(die_at_token=3, is_poisoned=True))
 
 
 @both
@@ -120,7 +120,7 @@ def test_a_client_that_leaves_ends_its_run(path: str, stream: bool, num_steps: i
 
         assert num_steps == rig.engine.stats().num_steps
         assert (0, 0) == (rig.engine.num_open, rig.admission.num_live)
-        assert [] == await rig.store.unended_runs()
+        assert not rig.store.unended
 
     run(test)
 
@@ -160,3 +160,28 @@ def test_a_full_server_says_when_to_come_back() -> None:
         await turns()
 
     run(test, limit=2)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        (CHAT, {"messages": [{"role": "user", "content": "a\u20ac"}]}, "messages"),
+        (TEXT, {"prompt": "a\u20ac"}, "prompt"),
+        (TEXT, {"prompt": ["ab", "a\u20ac"]}, "prompt"),
+    ],
+)
+def test_text_that_the_model_has_no_tokens_for_is_refused(
+    path: str, body: dict[str, Any], param: str, stream: bool
+) -> None:
+    """A tokenizer larger than its model is told as such, before the engine sees anything."""
+
+    async def test(rig: Rig) -> None:
+        answer = await post(rig, path, body | {"stream": stream})
+
+        error = answer.json["error"]
+        assert (400, param) == (answer.status, error["param"])
+        assert "8364" in error["message"]
+        assert "do not fit" in error["message"]
+
+    run(test)

@@ -42,7 +42,7 @@ def test_a_run_is_generated_logged_and_read() -> None:
         assert events[-1].usage is not None
         assert (2, 5) == (events[-1].usage.prompt_tokens, events[-1].usage.completion_tokens)
         assert events == await rig.store.events(reader.spec.run_id)
-        assert [] == await rig.store.unended_runs()
+        assert not rig.store.unended
 
     run(test)
 
@@ -64,7 +64,7 @@ def test_choices_end_each_for_itself() -> None:
     run(test)
 
 
-def test_the_last_reader_that_leaves_cancels() -> None:
+def test_without_grace_the_last_reader_that_leaves_cancels() -> None:
     """Without a reader nothing burns: at once the engine's work ends and the place is free."""
 
     async def test(rig: Rig) -> None:
@@ -165,7 +165,25 @@ def test_a_refused_request_takes_no_place() -> None:
     run(test)
 
 
-def test_a_dead_engine_ends_its_runs_with_an_error() -> None:
+def test_a_dead_engine_costs_a_pause() -> None:
+    """The next engine goes on after the last token: no error, no token lost or repeated."""
+
+    async def test(rig: Rig) -> None:
+        rig.engine.allow(100)
+        reader = await rig.runs.start(request(n=2, max_tokens=9))
+        events = await read(reader)
+        reader.close()
+
+        _check_whole(events, 2)
+        assert ["abcdefghi"] * 2 == [text_of(events, index) for index in range(2)]
+        assert {FinishReason.LENGTH} == {e.finish_reason for e in events if e.finish_reason}
+        assert events[-1].usage is not None
+        assert 18 == events[-1].usage.completion_tokens
+
+    run(test, faults=Faults(die_at_token=3))
+
+
+def test_a_run_that_kills_every_engine_ends_with_an_error() -> None:
     """What was generated stays, every choice finishes as failed, and the end tells why."""
 
     async def test(rig: Rig) -> None:
@@ -180,7 +198,7 @@ def test_a_dead_engine_ends_its_runs_with_an_error() -> None:
         assert events[-1].error is not None
         assert "engine" in events[-1].error
 
-    run(test, faults=Faults(die_at_token=3))
+    run(test, faults=Faults(die_at_token=3, is_poisoned=True))
 
 
 def test_a_failed_sequence_leaves_other_runs_alone() -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from typing import Unpack
 
 import pytest
-from harness import ServerProcess, StartServer
+from harness import Places, ServerProcess, StartServer
 
 
-def _serve(factory: pytest.TempPathFactory, *flags: str) -> ServerProcess:
+def _serve(factory: pytest.TempPathFactory, *flags: str, **places: Unpack[Places]) -> ServerProcess:
     # one thread, so that a busy machine costs time but no waiting of threads for each other
     common = ("--log-level", "warning", "--num-threads", "1")
-    return ServerProcess(factory.mktemp("server"), *common, *flags)
+    return ServerProcess(factory.mktemp("server"), *common, *flags, **places)
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +46,7 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServ
     """Start servers for one test alone; they are not waited for."""
     with ExitStack() as servers:
 
-        def start(*flags: str) -> ServerProcess:
-            return servers.enter_context(closing(_serve(tmp_path_factory, *flags)))
+        def start(*flags: str, **places: Unpack[Places]) -> ServerProcess:
+            return servers.enter_context(closing(_serve(tmp_path_factory, *flags, **places)))
 
         yield start

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import httpx2
 import psutil
@@ -62,11 +62,14 @@ def free_port() -> int:
 class ServerProcess:
     """`streamwell serve` as a child of the test."""
 
-    def __init__(self, folder: Path, *flags: str) -> None:
-        self.port = free_port()
+    def __init__(
+        self, folder: Path, *flags: str, data_dir: Path | None = None, port: int | None = None
+    ) -> None:
+        """With the data folder and the port of one that has ended, it takes its place."""
+        self.port = port or free_port()
         self.url = f"http://{HOST}:{self.port}"
         self.log_path = folder / "server.log"
-        self.database_path = folder / "data" / "streamwell.db"
+        self.database_path = (data_dir or folder / "data") / "streamwell.db"
         command = [sys.executable, "-m", "streamwell", "serve", *flags]
         command += ["--port", str(self.port), "--data-dir", str(self.database_path.parent)]
         with self.log_path.open("wb") as log:
@@ -160,6 +163,13 @@ class ServerProcess:
         return "".join(frame.text for frame in frames)
 
 
+class Places(TypedDict, total=False):
+    """Where a server is to be that takes the place of another."""
+
+    data_dir: Path
+    port: int
+
+
 #: What the fixture `start_server` gives: flags in, a process out that is not waited for.
 StartServer = Callable[..., ServerProcess]
 
@@ -207,5 +217,6 @@ def frames_of(lines: Iterator[str]) -> Iterator[Frame]:
             assert data is None, "two data lines in a frame"
             data = line.removeprefix("data: ")
         else:
-            assert line.startswith(":"), f"neither id, data nor comment: {line!r}"
+            is_known = line.startswith(":") or re.fullmatch(r"retry: [0-9]+", line)
+            assert is_known, f"neither id, data, retry nor comment: {line!r}"
     assert data is None, "the stream ends within a frame"

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from harness import ServerProcess, clean_environment
+from harness import ServerProcess, clean_environment, free_port
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +49,14 @@ def test_chat_tells_what_is_wrong(brooklet: ServerProcess) -> None:
     assert 2 == result.returncode
     assert "gpt-7" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_chat_tells_that_nobody_is_there() -> None:
+    """A server that was asked for by name and does not answer: one line, exit status 1."""
+    url = f"http://127.0.0.1:{free_port()}"
+    result = _run("chat", "--url", url, stdin="Hello!\n")
+
+    assert (1, f"streamwell: no server answers at {url}\n") == (result.returncode, result.stderr)
 
 
 def test_doctor_finds_nothing_wrong() -> None:

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import psutil
 import pytest
-from harness import ServerProcess, StartServer, eventually
+from harness import ServerProcess, StartServer, eventually, frames_of
 
 pytestmark = pytest.mark.slow
 
@@ -54,10 +54,42 @@ def test_a_signal_drains(start_server: StartServer) -> None:
     assert "Traceback" not in server.log()
 
 
-def test_what_takes_too_long_is_cut_with_an_error(start_server: StartServer) -> None:
-    """After the drain time a stream gets one error, its log an end, and the process ends with 0."""
-    flags = ("--engine", "scripted", "--scripted-step-s", "0.02", "--drain-s", "0.2")
-    server = start_server(*flags)
+SLOW = ("--engine", "scripted", "--scripted-step-s", "0.02", "--drain-s", "0.2")
+
+
+def test_what_takes_too_long_goes_on_after_a_restart(start_server: StartServer) -> None:
+    """A stream is told when to come back; the next server on the same log goes on with it."""
+    server = start_server(*SLOW)
+    server.wait_until_ready()
+    body = ENDLESS | {"max_tokens": 100}
+    whole = server.text(body)
+    with server.stream(body) as stream:
+        frames = [next(stream)]
+        server.signal(signal.SIGTERM)
+        frames += stream
+    assert 0 == server.wait()
+    assert (2, 1) == _ends_of_runs(server)
+    *seen, told = frames
+    assert ("server_error", "shutting_down") == (
+        told.json["error"]["type"],
+        told.json["error"]["code"],
+    )
+
+    again = start_server(*SLOW, data_dir=server.database_path.parent)
+    again.wait_until_ready()
+    run_id = str(seen[-1].id).partition(":")[0]
+    headers = {"Last-Event-ID": str(seen[-1].id)}
+    with again.client.stream(
+        "GET", f"/v1/completions/{run_id}?stream=true", headers=headers
+    ) as response:
+        seen += frames_of(response.iter_lines())
+    assert whole == "".join(frame.text for frame in seen)
+    assert "[DONE]" == seen[-1].data
+
+
+def test_without_a_lasting_log_it_is_cut_with_an_error(start_server: StartServer) -> None:
+    """After the drain time a stream gets one error, and the process ends with 0."""
+    server = start_server(*SLOW, "--durability", "memory")
     server.wait_until_ready()
     with server.stream(ENDLESS) as stream:
         next(stream)
@@ -69,7 +101,6 @@ def test_what_takes_too_long_is_cut_with_an_error(start_server: StartServer) -> 
     ]
     assert "server_error" == frames[-1].json["error"]["type"]
     assert 0 == server.wait()
-    assert (1, 1) == _ends_of_runs(server)
 
 
 def test_a_second_signal_ends_at_once(start_server: StartServer) -> None:

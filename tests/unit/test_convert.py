@@ -132,7 +132,7 @@ def test_the_rest_of_a_run() -> None:
         ({"frobnicate": 1, "foo": None}, ["frobnicate", "foo"]),
         ({"tools": [], "tool_choice": "auto", "logprobs": False}, []),
         ({"tools": None, "response_format": {"type": "text"}}, []),
-        ({"metadata": {}, "store": True, "service_tier": "flex"}, []),
+        ({"safety_identifier": "x", "service_tier": "flex"}, []),
     ],
 )
 def test_what_changes_nothing_is_tolerated(

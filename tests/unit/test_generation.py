@@ -19,7 +19,7 @@ from streamwell.core.types import (
     SamplingParams,
     TokenDelta,
 )
-from streamwell.service.generation import Finished, TextDelta, generate_text
+from streamwell.service.generation import Finished, TextDelta, TextPipeline, generate_text
 
 STOP, LENGTH = FinishReason.STOP, FinishReason.LENGTH
 #: An id that is a special token: it has no text.
@@ -79,7 +79,10 @@ def generate(
     )
 
     async def main() -> list[TextDelta | Finished]:
-        return [item async for item in generate_text(engine, request, decode, stop)]
+        return [
+            item
+            async for item in generate_text(engine, request, TextPipeline(decode, stop, min_tokens))
+        ]
 
     items = asyncio.run(main())
     assert engine.is_closed
@@ -188,7 +191,7 @@ def test_an_engines_error_comes_after_the_text(error: EngineError) -> None:
     items = []
 
     async def main() -> None:
-        async for item in generate_text(engine, request, decode, ()):
+        async for item in generate_text(engine, request, TextPipeline(decode, (), 0)):
             items.append(item)  # noqa: PERF401 - what came before the error counts
 
     with pytest.raises(type(error)) as raised:
@@ -213,7 +216,7 @@ def test_closing_early_closes_the_engines_stream() -> None:
     )
 
     async def main() -> None:
-        stream = generate_text(engine, request, decode, ())
+        stream = generate_text(engine, request, TextPipeline(decode, (), 0))
         assert TextDelta("h", (ord("h"),)) == await anext(stream)
         await stream.aclose()
         assert engine.is_closed

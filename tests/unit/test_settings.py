@@ -60,6 +60,16 @@ def test_a_step_must_hold_a_token_of_every_sequence() -> None:
         Settings(max_num_seqs=64, max_num_batched_tokens=63)
 
 
+@pytest.mark.parametrize("model_impl", ["native", "transformers"])
+def test_only_our_pytorch_code_is_compiled(model_impl: Any) -> None:  # noqa: ANN401 - a literal
+    """What `--compile` would not touch is refused, and both flags are named."""
+    with pytest.raises(InvalidRequest, match=f"--compile .* --model-impl {model_impl}"):
+        Settings(compile=True, model_impl=model_impl)
+
+    assert _parse("--compile", "--model-impl", "torch").compile
+    assert not Settings().compile
+
+
 def test_flags_set_what_they_name() -> None:
     """Flags have the fields' names, and a repeated one gathers."""
     arguments = ["--port", "0", "--max-num-seqs", "3", "--api-key", "a", "--api-key", "b"]

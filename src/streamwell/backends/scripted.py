@@ -30,8 +30,10 @@ class Faults:
     """What goes wrong, and when."""
 
     load_error: str | None = None
-    #: The engine dies when a request reaches this many tokens.
+    #: The engine dies, once, when a request reaches this many tokens; then it loads again.
     die_at_token: int | None = None
+    #: It does so every time, and the next one too.
+    is_poisoned: bool = False
     #: A request fails alone at this many tokens.
     fail_at_token: int | None = None
 
@@ -69,6 +71,9 @@ class ScriptedEngine:
         self._loaded = asyncio.Event()
         self._loading: asyncio.Task[None] | None = None
         self._num_running = self._num_waiting = self._num_steps = 0
+        self._has_died = False
+        #: Which life of the engine this is; requests of an earlier one have died with it.
+        self._life = 0
 
     def start(self) -> None:
         self._status = EngineStatus(EngineState.LOADING, "pretending")
@@ -110,11 +115,12 @@ class ScriptedEngine:
         finally:
             self._num_waiting -= 1
         self._num_running += 1
+        life = self._life
         try:
-            for index in range(request.sampling.max_tokens):
+            for index in range(len(request.completion_ids), request.sampling.max_tokens):
                 await asyncio.sleep(self._step_s)
                 self._num_steps += 1
-                self._check(index)
+                self._check(index, life)
                 delta = self._delta(request, index)
                 yield delta
                 if delta.finish_reason is not None:
@@ -131,6 +137,14 @@ class ScriptedEngine:
             self._status = EngineStatus(EngineState.FAILED, error=self._faults.load_error)
         self._loaded.set()
 
+    def _die(self) -> None:
+        """End all requests, and load again."""
+        self._has_died = not self._faults.is_poisoned
+        self._life += 1
+        self._status = EngineStatus(EngineState.RESTARTING, "restarting")
+        self._loaded.clear()
+        self._loading = asyncio.create_task(self._load())
+
     def _check_prompt(self, prompt_ids: Sequence[int]) -> None:
         """Refuse what a real engine cannot run."""
         if not 0 < len(prompt_ids) < self._info.max_model_len:
@@ -138,12 +152,12 @@ class ScriptedEngine:
         if not all(0 <= token_id < self._info.vocab_size for token_id in prompt_ids):
             raise SequenceFailed("a token id is not in the vocabulary")
 
-    def _check(self, index: int) -> None:
+    def _check(self, index: int, life: int) -> None:
         """Raise what the script says goes wrong at this token."""
         error: EngineError | None = None
-        if index == self._faults.die_at_token:
-            self._status = EngineStatus(EngineState.RESTARTING, "restarting")
-        if self._status.state is not EngineState.READY:
+        if index == self._faults.die_at_token and not self._has_died:
+            self._die()
+        if self._status.state is not EngineState.READY or life != self._life:
             error = EngineDied()
         elif index == self._faults.fail_at_token:
             error = SequenceFailed()

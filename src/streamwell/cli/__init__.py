@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 from cyclopts.config import Env
 
 from streamwell import __version__
+from streamwell.cli.db import app as db
 from streamwell.core.errors import StreamwellError
 from streamwell.settings import Settings
 
@@ -18,6 +19,7 @@ app = App(
     version=__version__,
     config=Env("STREAMWELL_", command=False),
 )
+app.command(db)
 
 
 @app.command

@@ -5,10 +5,20 @@ from __future__ import annotations
 from fastapi import Depends, FastAPI
 from starlette.types import ASGIApp
 
-from streamwell.server.deps import Services, authorize
+from streamwell.server.deps import Services, authorize, authorize_reader
 from streamwell.server.errors import add_error_handlers
 from streamwell.server.limits import BodyLimit, RequestLog
-from streamwell.server.routes import completions, models, ops, page
+from streamwell.server.routes import (
+    completions,
+    conversations,
+    models,
+    ops,
+    page,
+    responses,
+    runs,
+    stored,
+    ws,
+)
 
 
 def create_app(services: Services, *, max_body_bytes: int) -> ASGIApp:
@@ -27,8 +37,17 @@ def create_app(services: Services, *, max_body_bytes: int) -> ASGIApp:
     app.include_router(ops.health_router)
     closed = [Depends(authorize)]
     app.include_router(ops.router, dependencies=closed)
+    app.include_router(runs.router, prefix="/v1", dependencies=closed)
+    app.include_router(ws.router, prefix="/v1")  # looks at keys by itself
+    to_readers = [Depends(authorize_reader)]
+    app.include_router(runs.reader_router, prefix="/v1", dependencies=to_readers)
     for prefix in ("/v1", ""):
         app.include_router(completions.router, prefix=prefix, dependencies=closed)
+        app.include_router(completions.reader_router, prefix=prefix, dependencies=to_readers)
+        app.include_router(stored.router, prefix=prefix, dependencies=closed)
+        app.include_router(responses.router, prefix=prefix, dependencies=closed)
+        app.include_router(responses.reader_router, prefix=prefix, dependencies=to_readers)
+        app.include_router(conversations.router, prefix=prefix, dependencies=closed)
         app.include_router(models.router, prefix=prefix, dependencies=closed)
     add_error_handlers(app)
     return RequestLog(BodyLimit(app, max_body_bytes))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -11,28 +9,16 @@ from typing import Annotated, Any
 import structlog
 from fastapi import Depends, HTTPException, Request
 from fastapi.routing import APIRoute
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from streamwell.server.keys import KeyRing
+from streamwell.service.conversations import Conversations
 from streamwell.service.models import ModelTable
 from streamwell.service.runs import RunService
 from streamwell.telemetry import Metrics
 
 log = structlog.get_logger()
-
-
-class KeyRing:
-    """The API keys of this server, as SHA-256 digests; without any, everybody may come in."""
-
-    def __init__(self, keys: tuple[str, ...]) -> None:
-        self._digests = tuple(hashlib.sha256(key.encode()).digest() for key in keys)
-
-    def tenant(self, key: str | None) -> str | None:
-        """The tenant of a key; `None` when it opens nothing. Looks at every key, always."""
-        if not self._digests:
-            return ""
-        digest = hashlib.sha256((key or "").encode("utf-8", "surrogatepass")).digest()
-        matches = [known for known in self._digests if hmac.compare_digest(known, digest)]
-        return matches[0].hex()[:16] if matches else None
 
 
 class UnknownFields:
@@ -56,6 +42,7 @@ class Services:
 
     models: ModelTable
     runs: RunService
+    conversations: Conversations
     metrics: Metrics
     keys: KeyRing
     unknown_fields: UnknownFields
@@ -64,12 +51,18 @@ class Services:
     version: str
 
 
-def get_services(request: Request) -> Services:
-    services: Services = request.app.state.services
+def get_services(connection: HTTPConnection) -> Services:
+    services: Services = connection.app.state.services
     return services
 
 
 ServicesDep = Annotated[Services, Depends(get_services)]
+
+
+def sent_key(connection: HTTPConnection) -> str | None:
+    """The API key in the headers, right or wrong."""
+    scheme, _, bearer = connection.headers.get("authorization", "").partition(" ")
+    return bearer.strip() if scheme.lower() == "bearer" else connection.headers.get("x-api-key")
 
 
 def authorize(request: Request, services: ServicesDep) -> str:
@@ -78,9 +71,7 @@ def authorize(request: Request, services: ServicesDep) -> str:
     Raises:
         HTTPException: 401, no key of this server was sent.
     """
-    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-    key = bearer.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key")
-    tenant = services.keys.tenant(key)
+    tenant = services.keys.tenant(sent_key(request))
     if tenant is None:
         raise HTTPException(401, "no valid API key was sent", {"WWW-Authenticate": "Bearer"})
     return tenant
@@ -89,14 +80,40 @@ def authorize(request: Request, services: ServicesDep) -> str:
 TenantDep = Annotated[str, Depends(authorize)]
 
 
+def authorize_reader(request: Request, services: ServicesDep) -> str:
+    """The caller's tenant, by a key, or by a ticket in the URL.
+
+    Raises:
+        HTTPException: 401, neither opens anything.
+    """
+    ticket = request.query_params.get("ticket")
+    if ticket is None:
+        return authorize(request, services)
+    tenant = services.keys.tenant_of_ticket(ticket)
+    if tenant is None:
+        raise HTTPException(401, "the ticket is not valid, or no longer")
+    return tenant
+
+
+ReaderTenantDep = Annotated[str, Depends(authorize_reader)]
+
+
 class ClosedRoute(APIRoute):
-    """A route that asks for the key before it parses the body."""
+    """A route that asks for the key before it parses the request."""
+
+    authorize = staticmethod(authorize)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
 
         async def check_first(request: Request) -> Response:
-            authorize(request, get_services(request))
+            self.authorize(request, get_services(request))
             return await handler(request)
 
         return check_first
+
+
+class ReaderRoute(ClosedRoute):
+    """A route that a page without a key may ask with a ticket."""
+
+    authorize = staticmethod(authorize_reader)

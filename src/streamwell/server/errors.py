@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -14,10 +14,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from streamwell.core.errors import (
+    ConversationNotFound,
     EngineError,
+    IdempotencyConflict,
     InvalidRequest,
+    ItemNotFound,
     LoadError,
     ModelNotFound,
+    RunNotEnded,
     RunNotFound,
     StoreFailed,
     StreamwellError,
@@ -34,12 +38,26 @@ _TABLE: tuple[tuple[type[StreamwellError], int, str, str | None], ...] = (
     (InvalidRequest, 400, _INVALID, None),
     (ModelNotFound, 404, _INVALID, "model_not_found"),
     (RunNotFound, 404, _INVALID, "run_not_found"),
+    (ConversationNotFound, 404, _INVALID, "conversation_not_found"),
+    (ItemNotFound, 404, _INVALID, "item_not_found"),
+    (RunNotEnded, 409, _INVALID, "run_not_ended"),
+    (IdempotencyConflict, 409, _INVALID, "idempotency_key_reused"),
     (Unavailable, 503, _SERVER, None),
     (LoadError, 503, _SERVER, "model_load_failed"),
     (StoreFailed, 503, _SERVER, "store_failed"),
     (EngineError, 500, _SERVER, "engine_error"),
     (StreamwellError, 500, _SERVER, None),
 )
+
+
+def _body(
+    message: str, kind: str, param: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+#: What went wrong inside is for the log alone.
+INTERNAL_ERROR = _body("The server had an internal error.", _SERVER)
 
 
 class JSONBytes(Response):
@@ -60,8 +78,29 @@ def error_response(
     code: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONBytes:
-    body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
-    return JSONBytes(body, status, headers=headers)
+    return JSONBytes(_body(message, kind, param, code), status, headers=headers)
+
+
+def describe(error: StreamwellError) -> tuple[int, dict[str, Any]]:
+    """Status and body of an error."""
+    for cls, status, kind, code in _TABLE:  # noqa: B007 - the row is used below
+        if isinstance(error, cls):
+            break
+    param = error.param if isinstance(error, InvalidRequest) else None
+    return status, _body(str(error), kind, param, getattr(error, "code", None) or code)
+
+
+def describe_invalid(errors: Sequence[Any]) -> dict[str, Any]:
+    """The body for errors of pydantic's: the first of them, with the dotted path of its field."""
+    first = errors[0]
+    message = first["msg"].removeprefix("Value error, ")
+    location = [str(part) for part in first["loc"] if part != "body"]
+    if not location:  # two fields that do not go together, or no object at all
+        if first["type"] != "value_error":
+            message = "the body must be a JSON object, sent as application/json"
+        return _body(message, _INVALID)
+    param = ".".join(location)
+    return _body(f"{param}: {message}", _INVALID, param)
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -72,30 +111,22 @@ def add_error_handlers(app: FastAPI) -> None:
 
 
 async def _streamwell_error(_request: Request, error: Exception) -> Response:
-    for cls, status, kind, code in _TABLE:  # noqa: B007 - the row is used below
-        if isinstance(error, cls):
-            break
+    if not isinstance(error, StreamwellError):
+        raise error
     headers = {}
     if isinstance(error, Unavailable):
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
-    param = error.param if isinstance(error, InvalidRequest) else None
-    code = getattr(error, "code", None) or code
-    return error_response(status, str(error), kind, param=param, code=code, headers=headers)
+    status, body = describe(error)
+    return JSONBytes(body, status, headers=headers)
 
 
 async def _validation_error(_request: Request, error: Exception) -> Response:
-    """The first thing that is wrong, with the dotted path of its field."""
     if not isinstance(error, RequestValidationError):
         raise error
     first = error.errors()[0]
-    location = [str(part) for part in first["loc"] if part != "body"]
     if first["type"] == "json_invalid":
         return error_response(400, f"the body is not valid JSON: {first['ctx']['error']}")
-    if not location:
-        return error_response(400, "the body must be a JSON object, sent as application/json")
-    param = ".".join(location)
-    message = first["msg"].removeprefix("Value error, ")
-    return error_response(400, f"{param}: {message}", param=param)
+    return JSONBytes(describe_invalid(error.errors()), 400)
 
 
 async def _http_error(_request: Request, error: Exception) -> Response:
@@ -111,6 +142,5 @@ async def _http_error(_request: Request, error: Exception) -> Response:
 
 
 async def _unexpected_error(request: Request, error: Exception) -> Response:
-    """Never show what went wrong inside; the log has it."""
     log.error("request failed", path=request.scope["path"], exc_info=error)
-    return error_response(500, "The server had an internal error.", _SERVER)
+    return JSONBytes(INTERNAL_ERROR, 500)

@@ -15,6 +15,8 @@ log = structlog.get_logger()
 
 #: Asked for every few seconds by whoever watches the server; not worth a line each.
 _PROBES = frozenset({"/live", "/ready", "/health", "/metrics"})
+#: What begins an answer; accepting a WebSocket is one too.
+_STARTS = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:/@+=-]{1,128}")
 
 
@@ -69,13 +71,16 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 class RequestLog:
-    """Gives each request an id, times it, and writes one line when it is over."""
+    """Gives each request an id, times it, and writes one line when it is over.
+
+    A WebSocket is one request, from its handshake to its close.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         started_s = time.perf_counter()
@@ -84,8 +89,8 @@ class RequestLog:
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
+            if message["type"] in _STARTS:
+                status = message.get("status", 101)
                 elapsed_ms = round(1000 * (time.perf_counter() - started_s))
                 message["headers"] = [
                     *message.get("headers", ()),
@@ -100,7 +105,7 @@ class RequestLog:
             write = log.debug if scope["path"] in _PROBES else log.info
             write(
                 "request",
-                method=scope["method"],
+                method=scope.get("method", "WEBSOCKET"),
                 path=scope["path"],
                 status=status,
                 request_id=request_id.decode(),

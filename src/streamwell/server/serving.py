@@ -18,6 +18,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from streamwell.server.frames import MAX_MESSAGE_BYTES, PING_S, WebSocketProtocol, quieten
+
 log = structlog.get_logger()
 
 #: What is left to do after the drain is to write last events to sockets.
@@ -96,11 +98,16 @@ def make_server(
     drain: Callable[[], Awaitable[None]],
 ) -> DrainingServer:
     """A server ready to `serve()` on a listening socket, before any model is loaded."""
+    quieten()
     config = uvicorn.Config(
         app,
         # h11 bounds the size of headers, httptools does not (docs/decisions/0006)
         http=_Protocol,
-        ws="none",
+        ws=WebSocketProtocol,
+        ws_max_size=MAX_MESSAGE_BYTES,
+        ws_ping_interval=PING_S,
+        ws_ping_timeout=PING_S,
+        ws_per_message_deflate=False,  # frames of a token do not get smaller
         loop="auto",
         lifespan="off",
         access_log=False,

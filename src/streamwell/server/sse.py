@@ -8,19 +8,21 @@ its reader left (the WHATWG HTML standard, section 9.2, has the format).
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from streamwell.core.errors import StoreFailed
+from streamwell.core.errors import ShuttingDown, StoreFailed, Unavailable
 from streamwell.core.types import EventKind, RunEvent
-from streamwell.service.runs import Reader
+from streamwell.server.cursor import frame_id
+from streamwell.service.reader import Reader
 
-_HEADERS = [
+HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+_RAW_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
+    *((name.encode(), value.encode()) for name, value in HEADERS.items()),
 ]
 _PING = b": ping\n\n"
 
@@ -28,19 +30,45 @@ _PING = b": ping\n\n"
 Payloads = Callable[[RunEvent], list[bytes]]
 
 
-def frame(event: RunEvent, payload: bytes) -> bytes:
-    """One complete frame; it leaves in one write."""
-    return b"id: %b:%d\ndata: %b\n\n" % (event.run_id.encode(), event.seq, payload)
+def data_lines(payloads: Payloads) -> Payloads:
+    """One event to the lines of its frames, for payloads that need no event name."""
+    return lambda event: [b"data: " + payload for payload in payloads(event)]
+
+
+def retry_later(error: Unavailable) -> Response:
+    """An empty stream that an `EventSource` takes up again by itself; any error would end it."""
+    body = b"retry: %d\n\n" % (1000 * math.ceil(error.retry_after_s))
+    return Response(body, media_type="text/event-stream", headers=HEADERS)
 
 
 class EventStream(Response):
     """A response that sends a run's events until its end, or until the client leaves."""
 
-    def __init__(self, reader: Reader, payloads: Payloads, *, ping_s: float) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        lines: Payloads,
+        *,
+        ping_s: float,
+        skip: int = 0,
+        for_eventsource: bool = False,
+    ) -> None:
+        """`lines` are the fields of an event's frames, but for the id.
+
+        Args:
+            reader: whom the stream belongs to; it is closed with it.
+            lines: one event to the lines of its frames.
+            ping_s: seconds of silence before a comment.
+            skip: how many frames of the first event the client has already.
+            for_eventsource: a server that shuts down ends the stream so that it is taken up again
+                by itself, instead of telling of it as an error.
+        """
         super().__init__(media_type="text/event-stream")
         self._reader = reader
-        self._payloads = payloads
+        self._lines = lines
         self._ping_s = ping_s
+        self._skip = skip
+        self._for_eventsource = for_eventsource
         #: When something was sent last, in the event loop's time.
         self._sent_s = 0.0
 
@@ -60,16 +88,21 @@ class EventStream(Response):
 
     async def _send(self, send: Send) -> None:
         loop = asyncio.get_running_loop()
-        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        await send({"type": "http.response.start", "status": 200, "headers": _RAW_HEADERS})
         self._sent_s = loop.time()
         pinging = asyncio.create_task(self._ping(send))
         try:
             async for events in self._reader.events():
-                if body := self._encode(events):
+                if body := b"".join(map(self._frames, events)):
                     await send(_body(body, more=True))
                     self._sent_s = loop.time()
         except StoreFailed as failure:
-            await send(_body(self._broken(failure), more=True))
+            await send(_body(self._broken(str(failure), "store_failed"), more=True))
+        except ShuttingDown as failure:
+            body = b"retry: %d\n\n" % (1000 * failure.retry_after_s)
+            if not self._for_eventsource:
+                body += self._broken(f"{failure} The run goes on after it.", failure.code)
+            await send(_body(body, more=True))
         finally:
             pinging.cancel()
         await send(_body(b"", more=False))
@@ -83,21 +116,20 @@ class EventStream(Response):
                 await send(_body(_PING, more=True))
                 self._sent_s = loop.time()
 
-    def _broken(self, failure: StoreFailed) -> bytes:
+    def _broken(self, error: str, code: str) -> bytes:
         """An end that is not in the log, so it has no id."""
         run_id = self._reader.spec.run_id
-        end = RunEvent(
-            run_id=run_id,
-            seq=-1,
-            kind=EventKind.END,
-            error=str(failure),
-            error_code="store_failed",
-        )
-        return b"".join(b"data: %b\n\n" % payload for payload in self._payloads(end))
+        end = RunEvent(run_id=run_id, seq=-1, kind=EventKind.END, error=error, error_code=code)
+        return b"".join(b"%b\n\n" % lines for lines in self._lines(end))
 
-    def _encode(self, events: list[RunEvent]) -> bytes:
+    def _frames(self, event: RunEvent) -> bytes:
+        """All frames of one event; they leave in one write."""
+        parts = self._lines(event)
+        skip, self._skip = self._skip, 0
         return b"".join(
-            frame(event, payload) for event in events for payload in self._payloads(event)
+            b"id: %b\n%b\n\n" % (frame_id(event.run_id, event.seq, k, len(parts)).encode(), lines)
+            for k, lines in enumerate(parts)
+            if k >= skip
         )
 
 

@@ -47,6 +47,7 @@ async def accept(request: RunRequest, model: ServedModel) -> RunSpec:
         sampling=_sampling(request, model, info),
         stop=request.stop,
         priority=request.priority,
+        terms=request.terms,
     )
 
 
@@ -78,6 +79,7 @@ def _encode_all(
     prompts = tuple(tuple(_encode(encoder, prompt)) for prompt in request.prompts)
     for ids in prompts:
         _check_prompt(ids, info, param)
+        _check_fit(ids, info, param)
     return prompts
 
 
@@ -103,8 +105,16 @@ def _encode(encoder: Encoder, prompt: Prompt) -> list[int]:
     return encoder.encode_chat(messages) if messages else ids
 
 
+_PROMPT_PARAMS = {
+    RunKind.CHAT: "messages",
+    RunKind.COMPLETION: "prompt",
+    RunKind.RESPONSE: "input",
+    RunKind.TEXT: "prompt",
+}
+
+
 def _prompt_param(kind: RunKind) -> str:
-    return "messages" if kind is RunKind.CHAT else "prompt"
+    return _PROMPT_PARAMS[kind]
 
 
 def _check_ids(request: RunRequest, info: EngineInfo) -> None:
@@ -133,6 +143,16 @@ def _check_prompt(prompt: Sequence[int], info: EngineInfo, param: str) -> None:
         )
 
 
+def _check_fit(prompt: Sequence[int], info: EngineInfo, param: str) -> None:
+    """A tokenizer may know more ids than the model has embeddings; others can be served still."""
+    if (token_id := max(prompt)) >= info.vocab_size:
+        raise InvalidRequest(
+            f"the text has token id {token_id}, which the model, with a vocabulary of "
+            f"{info.vocab_size}, does not have: its tokenizer and its weights do not fit",
+            param,
+        )
+
+
 def _sampling(request: RunRequest, model: ServedModel, info: EngineInfo) -> SamplingParams:
     """The request's options over the model's defaults over the API's."""
     asked, defaults = request.options, model.default_sampling
@@ -140,7 +160,8 @@ def _sampling(request: RunRequest, model: ServedModel, info: EngineInfo) -> Samp
     def either(value: float | None, name: str, fallback: float) -> float:
         return defaults.get(name, fallback) if value is None else value
 
-    limit = info.max_model_len if request.kind is RunKind.CHAT else DEFAULT_COMPLETION_TOKENS
+    is_short = request.kind is RunKind.COMPLETION
+    limit = DEFAULT_COMPLETION_TOKENS if is_short else info.max_model_len
     return SamplingParams(
         max_tokens=limit if asked.max_tokens is None else min(asked.max_tokens, info.max_model_len),
         seed=secrets.randbits(62) if asked.seed is None else asked.seed,

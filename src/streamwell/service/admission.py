@@ -40,6 +40,10 @@ class Admission:
             raise Overloaded
         self._num_live += num_choices
 
+    def readmit(self, num_choices: int) -> None:
+        """Take room for a run that was accepted before: it is not refused, whatever is there."""
+        self._num_live += num_choices
+
     def check_open(self) -> None:
         """Raises `ShuttingDown` when admission is closed."""
         if self._is_closed:

@@ -1,10 +1,14 @@
-"""One choice: token ids from the engine in, text out, and exactly one last word."""
+"""One choice: token ids from the engine in, text out, and exactly one last word.
+
+A choice outlives engines and servers: its `TextPipeline` knows all of its ids, so that any engine
+can go on after them, and the ids in a log make the same pipeline again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamwell.core.errors import EngineDied
 from streamwell.core.ports import Engine
@@ -40,7 +44,8 @@ class TextPipeline:
         self._detokenizer = Detokenizer(decode)
         self._stop = StopFilter(stop)
         self._min_tokens = min_tokens
-        self._num_tokens = 0
+        #: All ids so far, for an engine that goes on after them.
+        self.token_ids: list[int] = []
         self._pending: list[int] = []
 
     @property
@@ -53,7 +58,7 @@ class TextPipeline:
         for token_id in token_ids:
             if self.is_stopped:
                 break
-            self._num_tokens += 1
+            self.token_ids.append(token_id)
             self._pending.append(token_id)
             text += self._filter(self._detokenizer.push(token_id))
         return self._delta(text)
@@ -67,7 +72,7 @@ class TextPipeline:
         return Finished(reason, tuple(self._pending), num_cached_tokens)
 
     def _filter(self, text: str) -> str:
-        return self._stop.push(text) if self._num_tokens >= self._min_tokens else text
+        return self._stop.push(text) if len(self.token_ids) >= self._min_tokens else text
 
     def _delta(self, text: str) -> TextDelta | None:
         if not text:
@@ -78,29 +83,34 @@ class TextPipeline:
 
 
 async def generate_text(
-    engine: Engine, request: GenerateRequest, decode: Decode, stop: tuple[str, ...]
+    engine: Engine, request: GenerateRequest, pipeline: TextPipeline
 ) -> AsyncGenerator[TextDelta | Finished, None]:
     """Yield deltas, then one `Finished`; closing it aborts the engine's request.
+
+    Goes on after what the pipeline has seen; closed or failed, it can be called again.
 
     Raises:
         EngineError: the engine could not finish.
     """
-    pipeline = TextPipeline(decode, stop, request.sampling.min_tokens)
     reason: FinishReason | None = None
     num_cached_tokens = 0
-    async with aclosing(engine.generate(request)) as deltas:
-        async for delta in deltas:
-            reason = delta.finish_reason
-            num_cached_tokens += delta.num_cached_tokens
-            if text := pipeline.push(delta.token_ids):
-                yield text
-            if pipeline.is_stopped:
-                reason = FinishReason.STOP
-                break
+    if pipeline.is_stopped or len(pipeline.token_ids) >= request.sampling.max_tokens:
+        reason = FinishReason.LENGTH  # it ended, but for its last word
+    else:
+        request = replace(request, completion_ids=tuple(pipeline.token_ids))
+        async with aclosing(engine.generate(request)) as deltas:
+            async for delta in deltas:
+                reason = delta.finish_reason
+                num_cached_tokens += delta.num_cached_tokens
+                if text := pipeline.push(delta.token_ids):
+                    yield text
+                if pipeline.is_stopped:
+                    break
+    if reason is None and not pipeline.is_stopped:
+        raise EngineDied
+    # From here on nothing waits: whoever logs the rest of the text also logs the last word.
     if text := pipeline.flush():
         yield text
-    if pipeline.is_stopped:
-        reason = FinishReason.STOP
-    if reason is None:
-        raise EngineDied
-    yield pipeline.finish(reason, num_cached_tokens)
+    yield pipeline.finish(
+        FinishReason.STOP if pipeline.is_stopped else reason or FinishReason.STOP, num_cached_tokens
+    )

@@ -7,13 +7,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+import structlog
+
 from streamwell.core.errors import EngineUnavailable, LoadError, ModelLoading, ModelNotFound
 from streamwell.core.ports import Engine
 from streamwell.core.types import EngineInfo, EngineState, Message
 
+log = structlog.get_logger()
+
 
 class Encoder(Protocol):
     """Words to ids and back; the encoding half blocks and is called in worker threads."""
+
+    #: One more than the largest id that it knows.
+    vocab_size: int
 
     def encode_chat(self, messages: Sequence[Message]) -> list[int]: ...
 
@@ -40,6 +47,8 @@ class ServedModel:
         self._load_encoder = load_encoder
         self._encoder: Encoder | None = None
         self.info: EngineInfo | None = None
+        #: `load` has come to its end, good or bad.
+        self._tried = asyncio.Event()
 
     async def load(self) -> None:
         """Start the engine and load the tokenizer meanwhile.
@@ -51,9 +60,17 @@ class ServedModel:
         encoder = asyncio.create_task(asyncio.to_thread(self._load_encoder))
         try:
             info = await self.engine.ready()  # what the engine says of a bad folder is clearer
+            self._encoder, self.info = await encoder, info
         finally:
             await asyncio.wait([encoder])
-        self._encoder, self.info = encoder.result(), info
+            self._tried.set()
+        if self._encoder.vocab_size > info.vocab_size:
+            log.warning(
+                "the tokenizer knows ids that the model has no embedding for; "
+                "prompts that need them are refused",
+                tokenizer_ids=self._encoder.vocab_size,
+                model_ids=info.vocab_size,
+            )
 
     @property
     def is_ready(self) -> bool:
@@ -75,6 +92,17 @@ class ServedModel:
         if status.state is not EngineState.READY:
             raise EngineUnavailable
         return self._encoder, self.info
+
+    async def wait_until_up(self) -> tuple[Encoder, EngineInfo]:
+        """What a run needs, once it is there: after loading, or a restart of the engine.
+
+        Raises:
+            LoadError: the model cannot be loaded.
+            EngineDied: the engine was stopped.
+        """
+        await self._tried.wait()
+        await self.engine.ready()
+        return self.require()
 
 
 class ModelTable:

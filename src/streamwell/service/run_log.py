@@ -7,13 +7,18 @@ runs append gathers for the next, so an engine step costs one commit however man
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Collection
 
 import structlog
 
-from streamwell.core.errors import StoreFailed
+from streamwell.core.errors import (
+    InvalidRequest,
+    ShuttingDown,
+    StoreFailed,
+    StreamwellError,
+)
 from streamwell.core.ports import Store
-from streamwell.core.types import EventKind, RunEvent, RunSpec
+from streamwell.core.types import EventKind, Page, RunEvent, RunKind, RunSpec
 
 log = structlog.get_logger()
 
@@ -21,10 +26,10 @@ log = structlog.get_logger()
 class LiveRun:
     """A run that has no committed end yet; its committed events, for any number of readers."""
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self, spec: RunSpec, events: list[RunEvent] | None = None) -> None:
         self.spec = spec
-        self.events: list[RunEvent] = []
-        self._failure: StoreFailed | None = None
+        self.events = events or []
+        self._failure: StreamwellError | None = None
         #: One for each reader that waits.
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -36,7 +41,7 @@ class LiveRun:
         self.events.append(event)
         self._wake()
 
-    def fail(self, failure: StoreFailed) -> None:
+    def fail(self, failure: StreamwellError) -> None:
         self._failure = failure
         self._wake()
 
@@ -45,6 +50,7 @@ class LiveRun:
 
         Raises:
             StoreFailed: this run's events could not be written.
+            ShuttingDown: it goes on when a server is up again.
         """
         if self._failure is None:
             # Not an `asyncio.Event`: it would cost twice as much, for every reader and step.
@@ -69,9 +75,18 @@ class RunLog:
         self._live: dict[str, LiveRun] = {}
         self._runs: list[RunSpec] = []
         self._events: list[RunEvent] = []
+        #: Those who wait for the next commit.
+        self._flushes: list[asyncio.Future[None]] = []
         self._has_work = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self._is_closing = False
+        #: Told of each run whose events could not be written.
+        self.on_broken: Callable[[str], None] = lambda run_id: None
+
+    @property
+    def is_durable(self) -> bool:
+        """What is shown outlives this process."""
+        return self._store.is_durable
 
     async def open(self) -> None:
         await self._store.open()
@@ -99,12 +114,85 @@ class RunLog:
         self._events += (event for event in events if event.run_id in self._live)
         self._has_work.set()
 
-    async def delete_ended_before(self, created_s: int) -> int:
-        return await self._store.delete_ended_before(created_s)
+    async def adopt(self, models: Collection[str]) -> list[tuple[RunSpec, list[RunEvent]]]:
+        """Take over the runs of these models that a server left behind; they are live again."""
+        adopted = []
+        for spec in await self._store.adopt(models):
+            events = await self._store.events(spec.run_id)
+            self._live[spec.run_id] = LiveRun(spec, events)
+            adopted.append((spec, events))
+        return adopted
+
+    async def suspend(self) -> None:
+        """Send the readers of unended runs away; nothing is written, so that these can go on."""
+        flushed = asyncio.get_running_loop().create_future()
+        self._flushes.append(flushed)
+        self._has_work.set()
+        await flushed  # the ends that are on their way shall be shown
+        for live in self._live.values():
+            live.fail(ShuttingDown())
+
+    async def delete_old(self, *, ended_before_s: float, unstored_before_s: float) -> int:
+        return await self._store.delete_old(
+            ended_before_s=ended_before_s, unstored_before_s=unstored_before_s
+        )
+
+    async def delete_oldest(self, *, max_bytes: int) -> int:
+        return await self._store.delete_oldest(max_bytes=max_bytes)
 
     async def spec(self, run_id: str) -> RunSpec | None:
         live = self._live.get(run_id)
         return live.spec if live else await self._store.run(run_id)
+
+    async def events(self, run_id: str) -> list[RunEvent]:
+        """What has been committed of a run so far."""
+        live = self._live.get(run_id)
+        return list(live.events) if live else await self._store.events(run_id)
+
+    async def delete(self, run_id: str) -> None:
+        await self._store.delete_run(run_id)
+
+    async def update(self, spec: RunSpec) -> None:
+        """Replace the spec of a run."""
+        if (live := self._live.get(spec.run_id)) is not None:
+            live.spec = spec
+            while not live.events:  # its first commit is under way, with the spec as it was
+                await live.wait()
+        await self._store.update_run(spec)
+
+    async def wait_for_end(self, run_id: str) -> None:
+        """Return once the end of a run is committed."""
+        async for _ in self.follow(run_id):
+            pass
+
+    async def run_of_key(self, tenant: str, idempotency_key: str) -> RunSpec | None:
+        return await self._store.run_of_key(tenant, idempotency_key)
+
+    async def runs(
+        self, tenant: str, kind: RunKind, page: Page, *, model: str = ""
+    ) -> list[RunSpec]:
+        """A tenant's runs that are to be listed."""
+        return await self._store.runs(tenant, kind, page, model=model)
+
+    async def check_seq(self, run_id: str, seq: int) -> None:
+        """Raises `InvalidRequest` unless the event has been shown; before the first comes -1."""
+        if seq == -1:
+            return
+        live = self._live.get(run_id)
+        if live is not None:
+            is_shown = 0 <= seq < len(live.events)
+        else:
+            events = await self._store.events(run_id, seq - 1) if seq >= 0 else []
+            is_shown = bool(events) and events[0].seq == seq
+        if not is_shown:
+            raise InvalidRequest(f"the run has no event {seq} yet", "starting_after")
+
+    async def is_end(self, run_id: str, seq: int) -> bool:
+        """This is the last event of a run that has ended."""
+        if run_id in self._live:
+            return False
+        events = await self._store.events(run_id, seq - 1)
+        return len(events) == 1 and events[0].kind is EventKind.END and events[0].seq == seq
 
     async def follow(
         self, run_id: str, after_seq: int = -1
@@ -115,10 +203,11 @@ class RunLog:
 
         Raises:
             StoreFailed: the run's events could not be written.
+            ShuttingDown: they go on when a server is up again.
         """
         live = self._live.get(run_id)
         if live is None:
-            async for batch in self._read_ended(run_id, after_seq):
+            if batch := await self._ended_events(run_id, after_seq):
                 yield batch
             return
         next_seq = after_seq + 1
@@ -132,15 +221,12 @@ class RunLog:
             if live.is_ended and len(live.events) <= next_seq:
                 return
 
-    async def _read_ended(
-        self, run_id: str, after_seq: int
-    ) -> AsyncGenerator[list[RunEvent], None]:
+    async def _ended_events(self, run_id: str, after_seq: int) -> list[RunEvent]:
         events = await self._store.events(run_id, after_seq)
-        if events:
-            yield events
         is_seen = not events and after_seq >= 0
         if not is_seen and (not events or events[-1].kind is not EventKind.END):
             raise StoreFailed  # its log broke before the end
+        return events
 
     async def _write(self) -> None:
         while self._events or not self._is_closing:
@@ -151,13 +237,19 @@ class RunLog:
         """Write all that is pending; if that fails, tell everybody who waits for it."""
         runs, self._runs = self._runs, []
         events, self._events = self._events, []
+        flushes, self._flushes = self._flushes, []
         self._has_work.clear()
         try:
             await self._store.commit(runs, events)
         except Exception as error:  # noqa: BLE001 - the rim of the task; a full disk is one line
             log.warning("run log cannot be written", num_events=len(events), error=str(error))
             self._break({event.run_id for event in events})
-            return
+        else:
+            self._publish(events)
+        for flushed in flushes:
+            flushed.set_result(None)
+
+    def _publish(self, events: list[RunEvent]) -> None:
         for event in events:
             self._live[event.run_id].publish(event)
             if event.kind is EventKind.END:
@@ -168,3 +260,4 @@ class RunLog:
         self._events = [event for event in self._events if event.run_id not in run_ids]
         for run_id in run_ids:
             self._live.pop(run_id).fail(StoreFailed())
+            self.on_broken(run_id)

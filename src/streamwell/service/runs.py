@@ -1,128 +1,202 @@
-"""Runs: start one, let readers follow its log, cancel it, drain them all.
+"""Runs: start one, let readers come and go, cancel it, carry it over a restart.
 
 The run's own task reads the engine and writes the log; readers read the log. When the last reader
-leaves a run that has not ended, the run is cancelled, and so within one step the engine's work.
+leaves a run that does not go on for itself, the run is paused: within one step the engine works on
+it no longer. It goes on when a reader comes back in time; else it is cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from dataclasses import replace
 
 import structlog
 
-from streamwell.core.errors import EngineError, ShuttingDown, Unavailable
-from streamwell.core.types import EventKind, FinishReason, RunEvent, RunRequest, RunSpec, Usage
-from streamwell.service.acceptance import accept, engine_request
+from streamwell.core.errors import (
+    IdempotencyConflict,
+    LoadError,
+    RunNotFound,
+    ShuttingDown,
+    Unavailable,
+)
+from streamwell.core.types import RunRequest, RunSpec
+from streamwell.service.acceptance import accept
 from streamwell.service.admission import Admission
-from streamwell.service.generation import Finished, TextDelta, generate_text
-from streamwell.service.models import ModelTable, ServedModel
+from streamwell.service.driver import Driver
+from streamwell.service.models import ModelTable
+from streamwell.service.once import Once
+from streamwell.service.reader import Reader
+from streamwell.service.run import Run
 from streamwell.service.run_log import RunLog
 from streamwell.telemetry import Metrics
 
 log = structlog.get_logger()
 
-
-class Run:
-    """A run being generated: numbers its events and counts its tokens."""
-
-    def __init__(self, spec: RunSpec) -> None:
-        self.spec = spec
-        self.num_readers = 0
-        self.started_s = time.monotonic()
-        self.task: asyncio.Task[None] | None = None
-        self.unfinished = set(range(spec.total_choices))
-        #: Why the run ends early, once that is so.
-        self.error: str | None = None
-        self.error_code: str | None = None
-        self._next_seq = 0
-        self._num_completion_tokens = 0
-        self._num_cached_tokens = 0
-
-    def start_events(self) -> list[RunEvent]:
-        return [self._event(EventKind.START, index=index) for index in sorted(self.unfinished)]
-
-    def delta(self, index: int, delta: TextDelta) -> RunEvent:
-        self._num_completion_tokens += len(delta.token_ids)
-        return self._event(EventKind.DELTA, index=index, text=delta.text, token_ids=delta.token_ids)
-
-    def finish(self, index: int, finished: Finished) -> RunEvent:
-        self.unfinished.discard(index)
-        self._num_completion_tokens += len(finished.token_ids)
-        if index % self.spec.num_choices == 0:  # a prompt counts once, as its first choice saw it
-            self._num_cached_tokens += finished.num_cached_tokens
-        return self._event(
-            EventKind.FINISH,
-            index=index,
-            finish_reason=finished.reason,
-            token_ids=finished.token_ids,
-        )
-
-    def end(self) -> RunEvent:
-        return self._event(
-            EventKind.END, usage=self.usage(), error=self.error, error_code=self.error_code
-        )
-
-    def break_off(self, error: str, code: str) -> None:
-        self.error, self.error_code = error, code
-
-    def usage(self) -> Usage:
-        prompt_tokens = sum(len(prompt) for prompt in self.spec.prompts)
-        return Usage(prompt_tokens, self._num_completion_tokens, self._num_cached_tokens)
-
-    def _event(self, kind: EventKind, **fields: object) -> RunEvent:
-        seq, self._next_seq = self._next_seq, self._next_seq + 1
-        return RunEvent(run_id=self.spec.run_id, seq=seq, kind=kind, **fields)  # type: ignore[arg-type]
-
-
-class Reader:
-    """One follower of a run; close it exactly when it leaves (closing twice is harmless)."""
-
-    def __init__(self, runs: RunService, run: Run) -> None:
-        self._runs = runs
-        self._run = run
-        self._is_open = True
-        run.num_readers += 1
-
-    @property
-    def spec(self) -> RunSpec:
-        return self._run.spec
-
-    def events(self) -> AsyncGenerator[list[RunEvent], None]:
-        """The run's events as they are committed; see `RunLog.follow`."""
-        return self._runs.log.follow(self.spec.run_id)
-
-    def close(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            self._runs.leave(self._run)
+DEFAULT_GRACE_S = 30.0
+#: Runs that may wait for a reader; those beyond are cancelled as if there was no grace.
+MAX_PAUSED = 1024
 
 
 class RunService:
     """All live runs of this server."""
 
     def __init__(
-        self, models: ModelTable, run_log: RunLog, admission: Admission, metrics: Metrics
+        self,
+        models: ModelTable,
+        run_log: RunLog,
+        admission: Admission,
+        metrics: Metrics,
+        *,
+        grace_s: float = DEFAULT_GRACE_S,
     ) -> None:
+        """`grace_s` is how long a paused run waits for a reader."""
         self.log = run_log
         self._models = models
         self._admission = admission
         self._metrics = metrics
+        self._grace_s = grace_s
+        self._driver = Driver(run_log, metrics)
         self._live: dict[str, Run] = {}
+        #: By tenant and Idempotency-Key.
+        self._once = Once()
+        run_log.on_broken = self._abandon
 
     @property
     def is_draining(self) -> bool:
         return self._admission.is_closed
 
+    @property
+    def _num_paused(self) -> int:
+        return sum(run.grace is not None for run in self._live.values())
+
     async def start(self, request: RunRequest) -> Reader:
         """Accept a run and begin to generate it; returns its first reader.
 
+        A request with an Idempotency-Key that was seen before gets a reader of that run.
+
         Raises:
             InvalidRequest, ModelNotFound: the caller's mistake.
+            IdempotencyConflict: the key stands for another request.
             Unavailable: full, loading, restarting or shutting down.
         """
+        key = (request.tenant, request.terms.idempotency_key)
+        if not key[1]:
+            return await self._start(request)
+        async with self._once.turn(key):
+            earlier = await self.of_key(*key)
+            if earlier is None:
+                return await self._start(request)
+            if earlier.terms.fingerprint != request.terms.fingerprint:
+                raise IdempotencyConflict
+            return await self.attach(earlier.run_id, request.tenant)
+
+    async def find(self, run_id: str, tenant: str) -> RunSpec:
+        """Raises `RunNotFound` for an unknown run and for another tenant's."""
+        live = self._live.get(run_id)
+        spec = live.spec if live else await self.log.spec(run_id)
+        if spec is None or spec.tenant != tenant:
+            raise RunNotFound
+        return spec
+
+    async def of_key(self, tenant: str, idempotency_key: str) -> RunSpec | None:
+        """The run that this tenant started under this key; none for the empty key."""
+        if not idempotency_key:
+            return None
+        for run in self._live.values():  # its first commit may be under way
+            terms = run.spec.terms
+            if run.spec.tenant == tenant and terms.idempotency_key == idempotency_key:
+                return run.spec
+        return await self.log.run_of_key(tenant, idempotency_key)
+
+    def is_paused(self, run_id: str) -> bool:
+        run = self._live.get(run_id)
+        return run is not None and run.task is None
+
+    async def attach(self, run_id: str, tenant: str, after_seq: int = -1) -> Reader:
+        """A reader from the event after `after_seq` on; a paused run goes on.
+
+        Raises:
+            RunNotFound: no such run, or another tenant's.
+            InvalidRequest: the run has no such event yet.
+        """
+        spec = await self.find(run_id, tenant)
+        await self.log.check_seq(run_id, after_seq)
+        run = self._live.get(run_id)
+        reader = Reader(self.log, spec, run, self._leave, after_seq)
+        if run is not None:
+            run.stop_grace()
+            if run.task is None and not self.is_draining:
+                self._metrics.continued.labels("reader").inc()
+                self._go_on(run)
+        return reader
+
+    async def cancel(self, run_id: str, tenant: str) -> RunSpec:
+        """End a run now, for all of its readers; one that has ended stays as it is.
+
+        Raises `RunNotFound`.
+        """
+        spec = await self.find(run_id, tenant)
+        if (run := self._live.get(run_id)) is not None:
+            self._cancel(run)
+            await self.log.wait_for_end(run_id)
+        return spec
+
+    async def update_metadata(
+        self, run_id: str, tenant: str, metadata: tuple[tuple[str, str], ...]
+    ) -> RunSpec:
+        """Replace what the caller noted of a run. Raises `RunNotFound`."""
+        spec = await self.find(run_id, tenant)
+        spec = replace(spec, terms=replace(spec.terms, metadata=metadata))
+        if (run := self._live.get(run_id)) is not None:
+            run.spec = spec
+        await self.log.update(spec)
+        return spec
+
+    async def delete(self, run_id: str, tenant: str) -> None:
+        """Delete a run, ending it if it has not ended. Raises `RunNotFound`."""
+        await self.cancel(run_id, tenant)
+        await self.log.delete(run_id)
+
+    async def recover(self) -> None:
+        """Go on with the runs whose server is gone; they wait for their models by themselves."""
+        names = [name for model in self._models.models for name in model.names]
+        for spec, events in await self.log.adopt(names):
+            run = self._live[spec.run_id] = Run.from_log(spec, events)
+            self._metrics.continued.labels("server").inc()
+            if run.is_alone:
+                self._await_reader(run)
+            self._go_on(run)
+        if self._live:
+            log.info("runs of a server that is gone go on", num_runs=len(self._live))
+
+    async def drain(self, timeout_s: float) -> None:
+        """Admit nothing more and let live runs end; what takes longer goes on another time.
+
+        If the log does not last, it is cut.
+        """
+        self._admission.close()
+        tasks = [run.task for run in self._live.values() if run.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_s)
+        late = list(self._live.values())
+        for run in late:
+            run.stop_grace()
+            if self.log.is_durable:
+                run.is_pausing = True
+            else:
+                run.is_pausing = False
+                run.break_off(str(ShuttingDown()), ShuttingDown.code)
+            if run.task is not None:
+                run.task.cancel()
+            elif not run.is_pausing:
+                self._end(run)
+        if tasks := [run.task for run in late if run.task is not None]:
+            await asyncio.wait(tasks)
+        await asyncio.sleep(0)  # let the tasks' callbacks have their turn
+        await self.log.suspend()
+
+    async def _start(self, request: RunRequest) -> Reader:
         model = self._models.find(request.model)
         num_choices = len(request.prompts) * request.num_choices
         try:
@@ -136,76 +210,74 @@ class RunService:
         except Unavailable as error:
             self._metrics.rejected.labels(error.code).inc()
             raise
-        run = Run(spec)
-        self._live[spec.run_id] = run
+        run = self._live[spec.run_id] = Run(spec)
         self._metrics.prompt_tokens.inc(run.usage().prompt_tokens)
         self.log.create(spec, run.start_events())
-        run.task = asyncio.create_task(self._drive(run, model), name=spec.run_id)
-        run.task.add_done_callback(lambda _: self._end(run))
-        return Reader(self, run)
+        self._drive(run)
+        return Reader(self.log, spec, run, self._leave)
 
-    def leave(self, run: Run) -> None:
-        """A reader is gone; without any, the run is cancelled."""
+    def _drive(self, run: Run) -> None:
+        model = self._models.find(run.spec.model)
+        run.is_pausing = False
+        run.task = asyncio.create_task(self._driver.drive(run, model), name=run.spec.run_id)
+        run.task.add_done_callback(lambda task: self._settle(run, task))
+
+    def _go_on(self, run: Run) -> None:
+        self._admission.readmit(run.spec.total_choices)
+        run.is_continued = True
+        self._drive(run)
+
+    def _settle(self, run: Run, task: asyncio.Task[None]) -> None:
+        """A run's task is over: the run has ended, or is paused."""
+        run.task = None
+        self._admission.release(run.spec.total_choices)
+        if not task.cancelled() and isinstance(task.exception(), LoadError):
+            return  # a server that can load the model will go on with it
+        if not (task.cancelled() and run.is_pausing):
+            self._end(run)
+        elif not run.is_alone and not self.is_draining:  # somebody came back meanwhile
+            self._go_on(run)
+
+    def _leave(self, run: Run, *, resumable: bool) -> None:
+        """A reader is gone; alone, the run is paused, or cancelled if nobody can come back."""
         run.num_readers -= 1
-        if run.num_readers == 0 and run.spec.run_id in self._live and run.task is not None:
-            self._metrics.disconnects.inc()
+        if self._live.get(run.spec.run_id) is not run or not run.is_alone:
+            return
+        self._metrics.disconnects.inc()
+        if not resumable or not self._grace_s or self._num_paused >= MAX_PAUSED:
+            self._cancel(run)
+            return
+        self._await_reader(run)
+        if run.task is not None:
+            run.is_pausing = True
             run.task.cancel()
 
-    async def drain(self, timeout_s: float) -> None:
-        """Admit nothing more and let live runs end; cut those that take longer."""
-        self._admission.close()
-        tasks = [run.task for run in self._live.values() if run.task is not None]
-        if not tasks:
-            return
-        _, late = await asyncio.wait(tasks, timeout=timeout_s)
-        for run in list(self._live.values()):
-            run.break_off(str(ShuttingDown()), ShuttingDown.code)
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late)
+    def _await_reader(self, run: Run) -> None:
+        """Cancel the run if no reader comes within the grace time."""
+        run.stop_grace()
+        loop = asyncio.get_running_loop()
+        run.grace = loop.call_later(self._grace_s, self._cancel, run)
 
-    async def _drive(self, run: Run, model: ServedModel) -> None:
-        """Generate all choices of a run."""
-        try:
-            async with asyncio.TaskGroup() as choices:
-                for index in sorted(run.unfinished):
-                    choices.create_task(self._generate(run, index, model))
-        except ExceptionGroup as group:
-            run.break_off(*self._explain(group))
+    def _cancel(self, run: Run) -> None:
+        run.stop_grace()
+        run.is_pausing = False
+        if run.task is not None:
+            run.task.cancel()
+        else:
+            self._end(run)
 
     def _end(self, run: Run) -> None:
         """The last word, whatever happened: also when the task was cancelled before it began."""
-        reason = FinishReason.CANCELLED if run.error is None else FinishReason.ERROR
-        events = [run.finish(index, Finished(reason, ())) for index in sorted(run.unfinished)]
+        if self._live.pop(run.spec.run_id, None) is None:
+            return
+        run.stop_grace()
+        events = run.cut_short()
         self.log.append(*events, run.end())
         for event in events:
             self._metrics.finished.labels(str(event.finish_reason)).inc()
         self._metrics.e2e_latency_s.observe(time.monotonic() - run.started_s)
-        del self._live[run.spec.run_id]
-        self._admission.release(run.spec.total_choices)
 
-    async def _generate(self, run: Run, index: int, model: ServedModel) -> None:
-        encoder, info = model.require()
-        request = engine_request(run.spec, index, info)
-        stream = generate_text(model.engine, request, encoder.decode, run.spec.stop)
-        before_s, latency = run.started_s, self._metrics.time_to_first_token_s
-        async with aclosing(stream) as items:
-            async for item in items:
-                self._metrics.generation_tokens.inc(len(item.token_ids))
-                if isinstance(item, Finished):
-                    self.log.append(run.finish(index, item))
-                    self._metrics.finished.labels(str(item.reason)).inc()
-                    return
-                self.log.append(run.delta(index, item))
-                now_s = time.monotonic()
-                latency.observe(now_s - before_s)
-                before_s, latency = now_s, self._metrics.inter_token_latency_s
-
-    def _explain(self, group: BaseExceptionGroup[BaseException]) -> tuple[str, str]:
-        """Message and code for the caller; only errors of ours speak for themselves."""
-        first = group.exceptions[0]
-        if isinstance(first, EngineError | Unavailable):
-            return str(first), "engine_error"
-        log.error("run failed", exc_info=first)
-        return "The server had an internal error.", "internal_error"
+    def _abandon(self, run_id: str) -> None:
+        """Its log broke: what it would generate cannot be shown."""
+        if (run := self._live.get(run_id)) is not None:
+            self._cancel(run)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -16,6 +18,7 @@ from streamwell.core.types import (
     RunKind,
     RunRequest,
     RunSpec,
+    RunTerms,
     SamplingOptions,
     Usage,
 )
@@ -27,36 +30,63 @@ _ROLES = {"developer": "system"}
 _UNSUPPORTED_IN_MESSAGES = ("tool_calls", "function_call", "tool_call_id", "audio")
 
 
-def chat_run(body: ChatRequest, tenant: str) -> RunRequest:
+def chat_run(body: ChatRequest, tenant: str, idempotency_key: str = "") -> RunRequest:
     """A chat request as a run of one prompt."""
+    messages = tuple(wire_message(at, message) for at, message in enumerate(body.messages))
+    terms = run_terms(RunKind.CHAT, body, idempotency_key)
+    if body.store:
+        terms = replace(terms, messages=messages)
     return RunRequest(
         kind=RunKind.CHAT,
         model=body.model or "",
-        prompts=(tuple(_message(at, message) for at, message in enumerate(body.messages)),),
+        prompts=(messages,),
+        terms=terms,
         num_choices=body.n or 1,
-        options=_options(body, body.max_completion_tokens or body.max_tokens),
+        options=options_of(body, body.max_completion_tokens or body.max_tokens),
         stop=tuple(body.stop or ()),
         tenant=tenant,
         priority=body.priority or 0,
     )
 
 
-def completion_run(body: CompletionRequest, tenant: str) -> RunRequest:
+def completion_run(body: CompletionRequest, tenant: str, idempotency_key: str = "") -> RunRequest:
     """A completion request as a run of one or more prompts."""
     prompts = tuple(p if isinstance(p, str) else tuple(p) for p in body.prompt)
     return RunRequest(
         kind=RunKind.COMPLETION,
         model=body.model or "",
         prompts=prompts,
+        terms=run_terms(RunKind.COMPLETION, body, idempotency_key),
         num_choices=body.n or 1,
-        options=_options(body, body.max_tokens),
+        options=options_of(body, body.max_tokens),
         stop=tuple(body.stop or ()),
         tenant=tenant,
         priority=body.priority or 0,
     )
 
 
-def _message(at: int, message: ChatMessage) -> Message:
+def run_terms(kind: RunKind, body: GenerationRequest, idempotency_key: str) -> RunTerms:
+    """What any generating request says of the life of its run."""
+    options = body.stream_options
+    return RunTerms(
+        background=bool(body.background),
+        store=body.store,
+        idempotency_key=idempotency_key,
+        fingerprint=_fingerprint(kind, body) if idempotency_key else "",
+        include_usage=bool(options and options.include_usage),
+        metadata=tuple((body.metadata or {}).items()),
+    )
+
+
+def _fingerprint(kind: RunKind, body: GenerationRequest) -> str:
+    """Equal for equal requests, whatever the order of their fields."""
+    fields = body.model_dump(mode="json", exclude_none=True)
+    canonical = orjson.dumps([kind, fields], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(canonical).hexdigest()
+
+
+def wire_message(at: int, message: ChatMessage) -> Message:
+    """A message as the chat template gets it; raises `InvalidRequest` for what it cannot say."""
     for name in _UNSUPPORTED_IN_MESSAGES:
         if (message.model_extra or {}).get(name):
             raise InvalidRequest(f"{name} is not supported yet", f"messages.{at}.{name}")
@@ -64,7 +94,8 @@ def _message(at: int, message: ChatMessage) -> Message:
     return Message(role, "".join(part.text for part in message.content))
 
 
-def _options(body: GenerationRequest, max_tokens: int | None) -> SamplingOptions:
+def options_of(body: GenerationRequest, max_tokens: int | None) -> SamplingOptions:
+    """What the request says of sampling."""
     return SamplingOptions(
         max_tokens=max_tokens,
         seed=body.seed,
@@ -100,9 +131,9 @@ def error_dict(
 class ChunkEncoder:
     """Events of one run to the JSON of its stream's frames."""
 
-    def __init__(self, spec: RunSpec, *, include_usage: bool) -> None:
+    def __init__(self, spec: RunSpec) -> None:
         self._is_chat = spec.kind is RunKind.CHAT
-        self._include_usage = include_usage
+        self._include_usage = spec.terms.include_usage
         self._head = {
             "id": spec.run_id,
             "object": "chat.completion.chunk" if self._is_chat else "text_completion",
@@ -117,8 +148,9 @@ class ChunkEncoder:
         """The frames of one event: usually one, none if there is nothing to say."""
         match event.kind:
             case EventKind.START:
+                # for a completion an empty text: it brings the id from which to go on
                 role = {"role": "assistant", "content": ""}
-                return [self._chunk(event, role)] if self._is_chat else []
+                return [self._chunk(event, role)]
             case EventKind.DELTA:
                 before, after = self._around_text.get(event.index) or self._split(event)
                 return [before + orjson.dumps(event.text) + after]
@@ -161,7 +193,7 @@ class ChunkEncoder:
 
 
 def completion_dict(spec: RunSpec, events: Sequence[RunEvent]) -> dict[str, Any]:
-    """The answer to a request that does not stream, from all events of its run."""
+    """A run as a completion object: the answer, once all of its events are there."""
     texts: dict[int, list[str]] = {}
     reasons: dict[int, FinishReason | None] = {}
     for event in events:
@@ -169,12 +201,13 @@ def completion_dict(spec: RunSpec, events: Sequence[RunEvent]) -> dict[str, Any]
             texts.setdefault(event.index, []).append(event.text)
         elif event.kind is EventKind.FINISH:
             reasons[event.index] = event.finish_reason
-    usage = events[-1].usage
+    usage = events[-1].usage if events else None
     is_chat = spec.kind is RunKind.CHAT
     choices = [
         _choice(index, "".join(texts.get(index, ())), reasons.get(index), is_chat=is_chat)
         for index in range(spec.total_choices)
     ]
+    metadata = {"metadata": dict(spec.terms.metadata)} if spec.terms.store else {}
     return {
         "id": spec.run_id,
         "object": "chat.completion" if is_chat else "text_completion",
@@ -183,7 +216,21 @@ def completion_dict(spec: RunSpec, events: Sequence[RunEvent]) -> dict[str, Any]
         "system_fingerprint": None,
         "choices": choices,
         "usage": usage_dict(usage) if usage else None,
+        **metadata,
     }
+
+
+def stored_messages(spec: RunSpec) -> list[dict[str, Any]]:
+    """The messages that a stored completion answers, oldest first."""
+    return [
+        {
+            "id": f"{spec.run_id}-{at}",
+            "role": message.role,
+            "content": message.content,
+            "name": None,
+        }
+        for at, message in enumerate(spec.terms.messages)
+    ]
 
 
 def _choice(index: int, text: str, reason: FinishReason | None, *, is_chat: bool) -> dict[str, Any]:

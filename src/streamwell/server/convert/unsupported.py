@@ -16,7 +16,6 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "add_generation_prompt": (True,),
     "allowed_token_ids": ([],),
     "audio": (),
-    "background": (False,),
     "bad_words": ([],),
     "best_of": (1,),
     "chat_template": (),
@@ -51,17 +50,38 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "web_search_options": (),
 }
 
+#: The same for the Responses API, on top; with a dot, those of nested objects.
+_NEUTRAL_IN_RESPONSES: Mapping[str, tuple[Any, ...]] = {
+    **_NEUTRAL,
+    "access_programs": ({},),
+    "context_management": ([],),
+    "image": ({},),
+    "include": ([],),
+    "max_tool_calls": (),
+    "moderation": (),
+    "prompt": (),
+    "reasoning": ({},),
+    "reasoning.effort": ("none",),
+    "reasoning.generate_summary": (),
+    "reasoning.summary": (),
+    "stream_options.include_obfuscation": (False,),
+    "text": ({},),
+    "text.format": ({"type": "text"},),
+    "text.verbosity": ("medium",),
+    "truncation": ("disabled",),
+}
+_NESTED = ("reasoning", "stream_options", "text")
+
 #: Known fields that describe the request and never change its answer.
 _HARMLESS = frozenset(
     {
-        "metadata",
         "parallel_tool_calls",
         "prompt_cache_key",
+        "prompt_cache_options",
         "prompt_cache_retention",
         "request_id",
         "safety_identifier",
         "service_tier",
-        "store",
     }
 )
 
@@ -72,16 +92,31 @@ def refuse_unsupported(extra: Mapping[str, Any] | None) -> list[str]:
     Raises:
         InvalidRequest: a known parameter that we do not serve is set.
     """
-    unknown = []
+    return _refuse(extra or {}, _NEUTRAL)
+
+
+def refuse_unsupported_in_response(extra: Mapping[str, Any] | None) -> list[str]:
+    """The same for the Responses API, which has parameters within parameters."""
+    fields: dict[str, Any] = {}
     for name, value in (extra or {}).items():
-        if name in _NEUTRAL:
-            if value is not None and not _is_neutral(name, value):
+        if name in _NESTED and isinstance(value, dict):
+            fields |= {f"{name}.{inner}": inner_value for inner, inner_value in value.items()}
+        else:
+            fields[name] = value
+    return _refuse(fields, _NEUTRAL_IN_RESPONSES)
+
+
+def _refuse(fields: Mapping[str, Any], neutral: Mapping[str, tuple[Any, ...]]) -> list[str]:
+    unknown = []
+    for name, value in fields.items():
+        if name in neutral:
+            if value is not None and not _is_one_of(value, neutral[name]):
                 raise InvalidRequest(f"{name} is not supported yet", name)
         elif name not in _HARMLESS:
             unknown.append(name)
     return unknown
 
 
-def _is_neutral(name: str, value: object) -> bool:
+def _is_one_of(value: object, neutral: tuple[Any, ...]) -> bool:
     """Equal and of the same type: `logprobs: 0` asks for something that `false` does not."""
-    return any(value == known and type(value) is type(known) for known in _NEUTRAL[name])
+    return any(value == known and type(value) is type(known) for known in neutral)

@@ -1,14 +1,19 @@
-"""`/v1/chat/completions` and `/v1/completions`, streamed and whole."""
+"""`/v1/chat/completions` and `/v1/completions`: streamed, whole, and taken up again."""
 
 from __future__ import annotations
-
-import asyncio
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from streamwell.core.errors import EngineError
-from streamwell.core.types import RunEvent, RunRequest
+from streamwell.core.errors import RunNotFound
+from streamwell.core.types import RunKind, RunRequest
+from streamwell.server.answers import (
+    Resume,
+    ResumeDep,
+    collect,
+    follow,
+    idempotency_key,
+)
 from streamwell.server.convert.openai import (
     ChunkEncoder,
     chat_run,
@@ -16,14 +21,23 @@ from streamwell.server.convert.openai import (
     completion_run,
 )
 from streamwell.server.convert.unsupported import refuse_unsupported
-from streamwell.server.deps import ClosedRoute, Services, ServicesDep, TenantDep
+from streamwell.server.deps import (
+    ClosedRoute,
+    ReaderRoute,
+    ReaderTenantDep,
+    Services,
+    ServicesDep,
+    TenantDep,
+)
 from streamwell.server.errors import JSONBytes
 from streamwell.server.schemas.fields import GenerationRequest
 from streamwell.server.schemas.openai import ChatRequest, CompletionRequest
-from streamwell.server.sse import EventStream, disconnected
-from streamwell.service.runs import Reader
+from streamwell.server.sse import EventStream, Payloads, data_lines
+from streamwell.service.reader import Reader
 
 router = APIRouter(route_class=ClosedRoute, tags=["generation"])
+#: What a page may ask for with a ticket in place of a key.
+reader_router = APIRouter(route_class=ReaderRoute, tags=["generation"])
 
 
 @router.post("/chat/completions", response_model=None)
@@ -32,7 +46,8 @@ async def chat_completions(
 ) -> Response:
     """Answer a conversation."""
     services.unknown_fields.note(refuse_unsupported(body.model_extra))
-    return await _answer(chat_run(body, tenant), body, request, services)
+    run = chat_run(body, tenant, idempotency_key(request))
+    return await _answer(run, body, request, services)
 
 
 @router.post("/completions", response_model=None)
@@ -41,7 +56,34 @@ async def completions(
 ) -> Response:
     """Continue one or more texts."""
     services.unknown_fields.note(refuse_unsupported(body.model_extra))
-    return await _answer(completion_run(body, tenant), body, request, services)
+    run = completion_run(body, tenant, idempotency_key(request))
+    return await _answer(run, body, request, services)
+
+
+@reader_router.get("/chat/completions/{run_id}", response_model=None)
+async def chat_completion(
+    run_id: str,
+    request: Request,
+    services: ServicesDep,
+    tenant: ReaderTenantDep,
+    resume: ResumeDep,
+) -> Response:
+    """A chat completion again: its stream from a place on, or all of it once it has ended."""
+    await _check_kind(run_id, tenant, RunKind.CHAT, services)
+    return await _again(run_id, request, services, tenant, resume)
+
+
+@reader_router.get("/completions/{run_id}", response_model=None)
+async def completion(
+    run_id: str,
+    request: Request,
+    services: ServicesDep,
+    tenant: ReaderTenantDep,
+    resume: ResumeDep,
+) -> Response:
+    """A completion again: its stream from a place on, or all of it once it has ended."""
+    await _check_kind(run_id, tenant, RunKind.COMPLETION, services)
+    return await _again(run_id, request, services, tenant, resume)
 
 
 async def _answer(
@@ -49,32 +91,35 @@ async def _answer(
 ) -> Response:
     reader = await services.runs.start(run)
     if body.stream:
-        options = body.stream_options
-        encoder = ChunkEncoder(reader.spec, include_usage=bool(options and options.include_usage))
-        return EventStream(reader, encoder.payloads, ping_s=services.ping_s)
-    try:
-        events = await _collect(reader, request)
-    finally:
-        reader.close()
+        return EventStream(reader, _lines(reader), ping_s=services.ping_s)
+    return await _whole(reader, request)
+
+
+async def _again(
+    run_id: str,
+    request: Request,
+    services: Services,
+    tenant: str,
+    resume: Resume,
+) -> Response:
+    if resume.wants_stream:
+        cursor = resume.cursor(run_id)
+        return await follow(services, request, run_id, tenant, cursor, _lines)
+    return await _whole(await services.runs.attach(run_id, tenant), request)
+
+
+async def _check_kind(run_id: str, tenant: str, kind: RunKind, services: Services) -> None:
+    spec = await services.runs.find(run_id, tenant)
+    if spec.kind is not kind:
+        raise RunNotFound
+
+
+async def _whole(reader: Reader, request: Request) -> Response:
+    events = await collect(reader, request)
     if events is None:
         return Response(status_code=499)  # nobody reads it
-    if (error := events[-1].error) is not None:
-        raise EngineError(error)
     return JSONBytes(completion_dict(reader.spec, events))
 
 
-async def _collect(reader: Reader, request: Request) -> list[RunEvent] | None:
-    """All events of a run; `None` as soon as the client has gone."""
-
-    async def read() -> list[RunEvent]:
-        return [event async for events in reader.events() for event in events]
-
-    reading = asyncio.create_task(read())
-    leaving = asyncio.create_task(disconnected(request.receive))
-    try:
-        await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        return reading.result() if reading.done() else None
-    finally:
-        reading.cancel()
-        leaving.cancel()
-        await asyncio.gather(reading, leaving, return_exceptions=True)
+def _lines(reader: Reader) -> Payloads:
+    return data_lines(ChunkEncoder(reader.spec).payloads)

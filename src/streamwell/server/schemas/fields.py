@@ -17,6 +17,11 @@ MAX_STOPS = 4
 MAX_STOP_CHARS = 256
 MAX_LOGIT_BIASES = 300
 MAX_STOP_TOKEN_IDS = 128
+MAX_METADATA_PAIRS = 16
+MAX_METADATA_KEY_CHARS = 64
+MAX_METADATA_VALUE_CHARS = 512
+#: Printable ASCII, as a regular expression.
+IDEMPOTENCY_KEY = r"[\x21-\x7e]{1,255}"
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
 
@@ -63,6 +68,18 @@ TokenCount = Annotated[int, Field(ge=1, le=MAX_INT32)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 
 
+Metadata = (
+    Annotated[
+        dict[
+            Annotated[str, Field(max_length=MAX_METADATA_KEY_CHARS)],
+            Annotated[str, Field(max_length=MAX_METADATA_VALUE_CHARS)],
+        ],
+        Field(max_length=MAX_METADATA_PAIRS),
+    ]
+    | None
+)
+
+
 class StreamOptions(WireModel):
     """Options of a streamed answer."""
 
@@ -93,4 +110,7 @@ class GenerationRequest(WireModel):
     priority: Annotated[int, Field(ge=-MAX_INT32 - 1, le=MAX_INT32)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
+    background: bool | None = None
+    store: bool | None = None
+    metadata: Metadata = None
     user: Annotated[str, Field(max_length=512)] | None = None

@@ -24,7 +24,7 @@ class TextPart(WireModel):
     text: str
 
 
-def _as_parts(value: Any) -> Any:  # noqa: ANN401 - a validator takes whatever was sent
+def as_parts(value: Any) -> Any:  # noqa: ANN401 - a validator takes whatever was sent
     if not isinstance(value, str | list):
         raise ValueError("must be a string or a list of text parts")  # noqa: TRY004 - pydantic's own
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
@@ -35,7 +35,7 @@ class ChatMessage(WireModel):
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Annotated[
-        list[TextPart], FailFast(), BeforeValidator(_as_parts), Field(max_length=MAX_PARTS)
+        list[TextPart], FailFast(), BeforeValidator(as_parts), Field(max_length=MAX_PARTS)
     ]
 
 

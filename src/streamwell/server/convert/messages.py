@@ -1,0 +1,136 @@
+"""Messages in the shape of the Responses API and of conversations, both ways, and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from streamwell.core.types import (
+    Conversation,
+    ConversationItem,
+    EventKind,
+    FinishReason,
+    Message,
+    RunEvent,
+)
+from streamwell.server.schemas.responses import InputMessage
+
+_ROLES = {"developer": "system"}
+
+
+def core_message(message: InputMessage) -> Message:
+    """A message as the chat template gets it."""
+    role = _ROLES.get(message.role, message.role)
+    return Message(role, "".join(part.text for part in message.content))
+
+
+class Standing:
+    """What the events of a run with one choice say of its answer so far."""
+
+    def __init__(self, events: Iterable[RunEvent] = ()) -> None:
+        self.reason: FinishReason | None = None
+        self.end: RunEvent | None = None
+        self._texts: list[str] = []
+        for event in events:
+            self.add(event)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
+
+    @property
+    def status(self) -> str:
+        """That of the response."""
+        if self.end is None:
+            return "in_progress"
+        if self.end.error is not None:
+            return "failed"
+        if self.reason is FinishReason.CANCELLED:
+            return "cancelled"
+        return "incomplete" if self.reason is FinishReason.LENGTH else "completed"
+
+    @property
+    def message_status(self) -> str:
+        """That of the message, which knows fewer words, and is whole before the run has ended."""
+        if self.reason is None:
+            return "in_progress"
+        return "completed" if self.reason is FinishReason.STOP else "incomplete"
+
+    def add(self, event: RunEvent) -> None:
+        if event.kind is EventKind.DELTA:
+            self._texts.append(event.text)
+        elif event.kind is EventKind.FINISH:
+            self.reason = event.finish_reason
+        elif event.kind is EventKind.END:
+            self.end = event
+
+
+def message_id(run_id: str) -> str:
+    """The id of a run's answer, as of a message."""
+    return f"msg_{run_id.partition('-')[2]}"
+
+
+def text_part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": []}
+
+
+def message_dict(item_id: str, message: Message, status: str = "completed") -> dict[str, Any]:
+    """One item; what the assistant said is output, wherever it stands."""
+    is_output = message.role == "assistant"
+    part = (
+        text_part(message.content) if is_output else {"type": "input_text", "text": message.content}
+    )
+    return {
+        "id": item_id,
+        "type": "message",
+        "status": status,
+        "role": message.role,
+        "content": [part],
+    }
+
+
+def input_items(run_id: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The messages that a run answers, oldest first."""
+    base = message_id(run_id)
+    return [message_dict(f"{base}_{at}", message) for at, message in enumerate(messages)]
+
+
+def item_dict(item: ConversationItem, events: Sequence[RunEvent]) -> dict[str, Any]:
+    """An item of a conversation; one whose run has been deleted has lost its text."""
+    if item.message is not None:
+        return message_dict(item.item_id, item.message)
+    standing = Standing(events)
+    status = standing.message_status if events else "incomplete"
+    return message_dict(item.item_id, Message("assistant", standing.text), status)
+
+
+def conversation_dict(conversation: Conversation) -> dict[str, Any]:
+    return {
+        "id": conversation.conversation_id,
+        "object": "conversation",
+        "created_at": conversation.created_s,
+        "metadata": dict(conversation.metadata),
+    }
+
+
+def list_dict(data: Sequence[dict[str, Any]], limit: int) -> dict[str, Any]:
+    """A page of a list, from up to `limit + 1` entries: one more tells that there are more."""
+    page = list(data[:limit])
+    return {
+        "object": "list",
+        "data": page,
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+        "has_more": len(data) > limit,
+    }
+
+
+def page_of(
+    data: list[dict[str, Any]], *, limit: int, after: str, newest_first: bool
+) -> dict[str, Any]:
+    """A page of entries that are all at hand, oldest first; empty after an id that is not there."""
+    ordered = data[::-1] if newest_first else data
+    if after:
+        ids = [entry["id"] for entry in ordered]
+        ordered = ordered[ids.index(after) + 1 :] if after in ids else []
+    return list_dict(ordered, limit)

@@ -1,0 +1,139 @@
+"""`/v1/runs`, `/v1/stream` and `/v1/tickets`: runs as Streamwell sees them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from streamwell.core.errors import Unavailable
+from streamwell.server.answers import (
+    ResumeDep,
+    follow,
+    idempotency_key,
+    wants_events,
+)
+from streamwell.server.convert.text import TextEncoder, run_dict, text_run
+from streamwell.server.convert.unsupported import refuse_unsupported
+from streamwell.server.cursor import run_of
+from streamwell.server.deps import (
+    ClosedRoute,
+    ReaderRoute,
+    ReaderTenantDep,
+    Services,
+    ServicesDep,
+    TenantDep,
+)
+from streamwell.server.errors import JSONBytes
+from streamwell.server.schemas.runs import StartRunRequest, TicketRequest
+from streamwell.server.sse import EventStream, Payloads, retry_later
+from streamwell.service.reader import Reader
+
+router = APIRouter(route_class=ClosedRoute, tags=["runs"])
+#: What a page may ask for with a ticket in place of a key.
+reader_router = APIRouter(route_class=ReaderRoute, tags=["runs"])
+
+
+@router.post("/runs", status_code=201, response_model=None)
+async def start_run(
+    body: StartRunRequest, request: Request, services: ServicesDep, tenant: TenantDep
+) -> Response:
+    """Start a run and say where it can be followed; unless in the background, it waits for that."""
+    services.unknown_fields.note(refuse_unsupported(body.model_extra))
+    reader = await services.runs.start(text_run(body, tenant, idempotency_key(request)))
+    run_id = reader.spec.run_id
+    reader.close()
+    return JSONBytes(
+        await _run_dict(run_id, services, tenant), 201, {"Location": f"/v1/runs/{run_id}"}
+    )
+
+
+@router.get("/runs/{run_id}", response_model=None)
+async def get_run(run_id: str, services: ServicesDep, tenant: TenantDep) -> Response:
+    """Where a run stands, and its text so far."""
+    return JSONBytes(await _run_dict(run_id, services, tenant))
+
+
+@router.post("/runs/{run_id}/cancel", response_model=None)
+async def cancel_run(run_id: str, services: ServicesDep, tenant: TenantDep) -> Response:
+    """End a run, for all of its readers; harmless if it has ended."""
+    await services.runs.cancel(run_id, tenant)
+    return JSONBytes(await _run_dict(run_id, services, tenant))
+
+
+@router.delete("/runs/{run_id}", response_model=None)
+async def delete_run(run_id: str, services: ServicesDep, tenant: TenantDep) -> Response:
+    """Delete a run and its text; one that has not ended is cancelled first."""
+    await services.runs.delete(run_id, tenant)
+    return JSONBytes({"id": run_id, "object": "run.deleted", "deleted": True})
+
+
+@reader_router.get("/runs/{run_id}/events", response_model=None)
+async def run_events(
+    run_id: str,
+    request: Request,
+    services: ServicesDep,
+    tenant: ReaderTenantDep,
+    resume: ResumeDep,
+) -> Response:
+    """The stream of any run, from a place on."""
+    cursor = resume.cursor(run_id)
+    return await follow(services, request, run_id, tenant, cursor, _lines)
+
+
+@reader_router.get("/stream", response_model=None)
+async def stream(
+    request: Request,
+    services: ServicesDep,
+    tenant: ReaderTenantDep,
+    resume: ResumeDep,
+) -> Response:
+    """Start a run and stream it; a browser's `EventSource` that reconnects goes on with it."""
+    if resume.last_event_id:
+        run_id = run_of(resume.last_event_id)
+        return await follow(services, request, run_id, tenant, resume.cursor(run_id), _lines)
+    body = _from_query(request, services)
+    try:
+        reader = await services.runs.start(text_run(body, tenant))
+    except Unavailable as error:
+        if wants_events(request):
+            return retry_later(error)
+        raise
+    return EventStream(
+        reader, _lines(reader), ping_s=services.ping_s, for_eventsource=wants_events(request)
+    )
+
+
+@router.post("/tickets", status_code=201, response_model=None)
+async def ticket(body: TicketRequest, services: ServicesDep, tenant: TenantDep) -> Response:
+    """A short-lived stand-in for the caller's key: `?ticket=` opens streams, and nothing else."""
+    value, expires_s = services.keys.ticket(tenant, body.lifetime_s)
+    return JSONBytes({"object": "ticket", "ticket": value, "expires_at": expires_s}, 201)
+
+
+def _from_query(request: Request, services: Services) -> StartRunRequest:
+    """The query as a request: what would be numbers and flags in JSON is text in a URL.
+
+    Raises:
+        RequestValidationError: a field is wrong.
+    """
+    query = {name: value for name, value in request.query_params.items() if name != "ticket"}
+    try:
+        body = StartRunRequest.model_validate_strings(query)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from None
+    services.unknown_fields.note(refuse_unsupported(body.model_extra))
+    return body
+
+
+async def _run_dict(run_id: str, services: Services, tenant: str) -> dict[str, Any]:
+    spec = await services.runs.find(run_id, tenant)
+    events = await services.runs.log.events(run_id)
+    return run_dict(spec, events, is_paused=services.runs.is_paused(run_id))
+
+
+def _lines(reader: Reader) -> Payloads:
+    return TextEncoder(reader.spec).lines

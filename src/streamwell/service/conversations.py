@@ -1,0 +1,235 @@
+"""Conversations: what was said is kept, and runs go on from it.
+
+An item is a message, or the answer that a run gives: its text stands in the run's log and nowhere
+else. What goes on from an answer must wait for its end.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from streamwell.core.errors import (
+    ConversationNotFound,
+    InvalidRequest,
+    ItemNotFound,
+    RunNotEnded,
+    RunNotFound,
+    StoreFailed,
+)
+from streamwell.core.ports import Store
+from streamwell.core.types import (
+    Conversation,
+    ConversationItem,
+    EventKind,
+    Message,
+    Page,
+    RunEvent,
+    RunKind,
+    RunRequest,
+    RunSpec,
+)
+from streamwell.service.once import Once
+from streamwell.service.reader import Reader
+from streamwell.service.runs import RunService
+
+#: Items of one conversation; what it takes to read all of them is bounded by this.
+MAX_ITEMS = 2048
+
+Metadata = tuple[tuple[str, str], ...]
+#: An item, and the events of its run so far if it is an answer.
+Entry = tuple[ConversationItem, list[RunEvent]]
+
+
+class Conversations:
+    """The conversations of all tenants; whoever asks for another's is told that it is not there."""
+
+    def __init__(self, store: Store, runs: RunService) -> None:
+        self._store = store
+        self._runs = runs
+        #: By conversation: whoever adds to it has it alone, in this server.
+        self._turns = Once()
+
+    async def create(
+        self, tenant: str, metadata: Metadata, messages: Sequence[Message]
+    ) -> Conversation:
+        conversation = Conversation(
+            conversation_id=f"conv_{secrets.token_hex(16)}",
+            tenant=tenant,
+            created_s=int(time.time()),
+            metadata=metadata,
+        )
+        await self._store.create_conversation(conversation, _new_items(messages))
+        return conversation
+
+    async def find(self, conversation_id: str, tenant: str) -> Conversation:
+        """Raises `ConversationNotFound`, also for another tenant's."""
+        conversation = await self._store.conversation(conversation_id)
+        if conversation is None or conversation.tenant != tenant:
+            raise ConversationNotFound
+        return conversation
+
+    async def of_tenant(self, tenant: str, page: Page) -> list[Conversation]:
+        return await self._store.conversations(tenant, page)
+
+    async def update(self, conversation_id: str, tenant: str, metadata: Metadata) -> Conversation:
+        """Replace its metadata. Raises `ConversationNotFound`."""
+        conversation = await self.find(conversation_id, tenant)
+        conversation = replace(conversation, metadata=metadata)
+        await self._store.update_conversation(conversation)
+        return conversation
+
+    async def delete(self, conversation_id: str, tenant: str) -> None:
+        """Delete it with its items; its runs stay. Raises `ConversationNotFound`."""
+        async with self._turns.turn(conversation_id):
+            await self.find(conversation_id, tenant)
+            await self._store.delete_conversation(conversation_id)
+
+    async def items(self, conversation_id: str, tenant: str, page: Page) -> list[Entry]:
+        """Raises `ConversationNotFound`."""
+        await self.find(conversation_id, tenant)
+        items = await self._store.items(conversation_id, page)
+        return [await self._entry(item) for item in items]
+
+    async def item(self, conversation_id: str, tenant: str, item_id: str) -> Entry:
+        """Raises `ConversationNotFound`, `ItemNotFound`."""
+        await self.find(conversation_id, tenant)
+        for item in await self._all_items(conversation_id):
+            if item.item_id == item_id:
+                return await self._entry(item)
+        raise ItemNotFound
+
+    async def add(
+        self, conversation_id: str, tenant: str, messages: Sequence[Message]
+    ) -> list[Entry]:
+        """Add messages at the end.
+
+        Raises:
+            ConversationNotFound: no such conversation, or another tenant's.
+            InvalidRequest: it is full.
+        """
+        items = _new_items(messages)
+        async with self._turns.turn(conversation_id):
+            await self.find(conversation_id, tenant)
+            _check_room(await self._all_items(conversation_id), len(items), "items")
+            await self._store.append_items(conversation_id, items)
+        return [(item, []) for item in items]
+
+    async def delete_item(self, conversation_id: str, tenant: str, item_id: str) -> Conversation:
+        """Raises `ConversationNotFound`, `ItemNotFound`."""
+        conversation = await self.find(conversation_id, tenant)
+        if not await self._store.delete_item(conversation_id, item_id):
+            raise ItemNotFound
+        return conversation
+
+    async def answer(self, request: RunRequest) -> Reader:
+        """Start a run that goes on from a run, or in a conversation, as its terms say.
+
+        The messages of the terms are what is new; the prompt is made here. A conversation gets
+        them and the answer as items.
+
+        Raises:
+            ConversationNotFound, RunNotFound: there is nothing to go on from.
+            RunNotEnded: an answer is still being generated.
+            InvalidRequest: the conversation is full, or see `RunService.start`.
+        """
+        terms = request.terms
+        if not terms.conversation_id:
+            return await self._start(request)
+        async with self._turns.turn(terms.conversation_id):
+            await self.find(terms.conversation_id, request.tenant)
+            reader = await self._start(request)
+            try:
+                items = _items_of(reader.spec, len(terms.messages))
+                with suppress(ValueError):  # a repeated request: they are there already
+                    await self._store.append_items(terms.conversation_id, items)
+            except StoreFailed:
+                reader.close()
+                await self._runs.cancel(reader.spec.run_id, request.tenant)
+                raise
+        return reader
+
+    async def _start(self, request: RunRequest) -> Reader:
+        terms = request.terms
+        if await self._runs.of_key(request.tenant, terms.idempotency_key) is None:
+            messages = (*await self._history(request), *terms.messages)
+            instructions = terms.instructions
+            system = (Message("system", instructions),) if instructions else ()
+            terms = replace(terms, messages=messages)
+            request = replace(request, prompts=((*system, *messages),), terms=terms)
+        return await self._runs.start(request)
+
+    async def _history(self, request: RunRequest) -> list[Message]:
+        """What was said before."""
+        terms = request.terms
+        if terms.previous_run_id:
+            return await self._told_by(terms.previous_run_id, request.tenant)
+        if not terms.conversation_id:
+            return []
+        items = await self._all_items(terms.conversation_id)
+        _check_room(items, len(terms.messages) + 1, "conversation")
+        messages = []
+        for item in items:
+            if item.message is not None:
+                messages.append(item.message)
+            elif answer := _text(await self._ended(item.run_id)):
+                messages.append(Message("assistant", answer))
+        return messages
+
+    async def _told_by(self, run_id: str, tenant: str) -> list[Message]:
+        """A run's conversation, with its answer."""
+        spec = await self._runs.find(run_id, tenant)
+        if spec.kind is not RunKind.RESPONSE:
+            raise RunNotFound
+        events = await self._ended(run_id)
+        if not events or events[-1].error is not None:
+            raise RunNotFound("The previous response failed.")
+        return [*spec.terms.messages, Message("assistant", _text(events))]
+
+    async def _ended(self, run_id: str) -> list[RunEvent]:
+        """All events of a run; none of one that is deleted. Raises `RunNotEnded`."""
+        events = await self._runs.log.events(run_id)
+        if events and events[-1].kind is not EventKind.END:
+            raise RunNotEnded(f"The answer {run_id} has not ended yet; wait for it, or cancel it.")
+        return events
+
+    async def _all_items(self, conversation_id: str) -> Sequence[ConversationItem]:
+        page = Page(limit=MAX_ITEMS, newest_first=False)
+        return await self._store.items(conversation_id, page)
+
+    async def _entry(self, item: ConversationItem) -> Entry:
+        return item, await self._runs.log.events(item.run_id) if item.run_id else []
+
+
+def _check_room(items: Sequence[ConversationItem], num_new: int, param: str) -> None:
+    if len(items) + num_new > MAX_ITEMS:
+        raise InvalidRequest(f"a conversation has at most {MAX_ITEMS} items", param)
+
+
+def _new_items(messages: Sequence[Message]) -> list[ConversationItem]:
+    return [
+        ConversationItem(item_id=f"msg_{secrets.token_hex(16)}", message=message)
+        for message in messages
+    ]
+
+
+def _items_of(spec: RunSpec, num_new: int) -> list[ConversationItem]:
+    """What a run adds to its conversation; always the same, so that it is not added twice.
+
+    The ids are those of the response's own items, see `server/convert/messages.py`.
+    """
+    base = f"msg_{spec.run_id.partition('-')[2]}"
+    messages = spec.terms.messages
+    first = len(messages) - num_new
+    new = [
+        ConversationItem(item_id=f"{base}_{first + at}", message=message)
+        for at, message in enumerate(messages[first:])
+    ]
+    return [*new, ConversationItem(item_id=base, run_id=spec.run_id)]
+
+
+def _text(events: Sequence[RunEvent]) -> str:
+    return "".join(event.text for event in events)

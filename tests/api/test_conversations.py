@@ -1,0 +1,337 @@
+"""`/v1/conversations` without sockets, and responses within them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from http_rig import call, error, ok
+from rig import Rig, run, turns, until
+
+from streamwell.core.errors import StoreFailed
+from streamwell.core.types import ConversationItem, Message
+from streamwell.service.conversations import MAX_ITEMS
+
+pytestmark = pytest.mark.timeout(30)
+
+PATH = "/v1/conversations"
+RESPONSES = "/v1/responses"
+BODY: dict[str, Any] = {"input": "1", "max_output_tokens": 2}
+OLDEST_FIRST = {"order": "asc"}
+
+
+def _user(text: str) -> dict[str, Any]:
+    return {"type": "message", "role": "user", "content": text}
+
+
+async def _create(rig: Rig, *texts: str) -> str:
+    items = [_user(text) for text in texts]
+    conversation_id: str = (await ok(rig, "POST", PATH, {"items": items}))["id"]
+    return conversation_id
+
+
+async def _items(rig: Rig, conversation_id: str) -> list[dict[str, Any]]:
+    """All items, oldest first."""
+    listed = await ok(rig, "GET", f"{PATH}/{conversation_id}/items", query=OLDEST_FIRST)
+    items: list[dict[str, Any]] = listed["data"]
+    return items
+
+
+async def _texts(rig: Rig, conversation_id: str) -> list[str]:
+    return [item["content"][0]["text"] for item in await _items(rig, conversation_id)]
+
+
+async def _answer(rig: Rig, conversation: object, **fields: object) -> dict[str, Any]:
+    body = BODY | {"conversation": conversation} | fields
+    rig.engine.allow(body["max_output_tokens"])
+    return await ok(rig, "POST", RESPONSES, body)
+
+
+async def _prompt(rig: Rig, response_id: str) -> str:
+    spec = await rig.store.run(response_id)
+    assert spec is not None
+    return "".join(map(chr, spec.prompts[0]))
+
+
+@pytest.mark.parametrize("path", [PATH, "/conversations"])
+@pytest.mark.parametrize("body", [None, {}, {"items": None, "metadata": None}])
+def test_a_conversation_may_begin_empty(path: str, body: object) -> None:
+    """Without a body, or with nothing in it."""
+
+    async def test(rig: Rig) -> None:
+        conversation = await ok(rig, "POST", path, body)
+
+        assert isinstance(conversation.pop("created_at"), int)
+        assert conversation.pop("id").startswith("conv_")
+        assert {"object": "conversation", "metadata": {}} == conversation
+
+    run(test)
+
+
+def test_a_conversation_is_kept_changed_and_deleted() -> None:
+    """Metadata is replaced as a whole; a deleted conversation is gone with its items."""
+
+    async def test(rig: Rig) -> None:
+        body = {"items": [_user("a")], "metadata": {"a": "1", "b": "2"}}
+        created = await ok(rig, "POST", PATH, body)
+        path = f"{PATH}/{created['id']}"
+        assert created == await ok(rig, "GET", path)
+        updated = await ok(rig, "POST", path, {"metadata": {"c": "3"}})
+        assert created | {"metadata": {"c": "3"}} == updated == await ok(rig, "GET", path)
+        deleted = await ok(rig, "DELETE", path)
+
+        assert {"id": created["id"], "object": "conversation.deleted", "deleted": True} == deleted
+        gone = (404, None, "conversation_not_found")
+        assert [gone] * 4 == [
+            await error(rig, "GET", path),
+            await error(rig, "DELETE", path),
+            await error(rig, "GET", f"{path}/items"),
+            await error(rig, "POST", RESPONSES, BODY | {"conversation": created["id"]}),
+        ]
+
+    run(test)
+
+
+def test_conversations_are_listed_in_pages() -> None:
+    """Newest first unless told otherwise; following `last_id` gives each exactly once."""
+
+    async def test(rig: Rig) -> None:
+        created = {await _create(rig) for _ in range(5)}
+        everything = await ok(rig, "GET", PATH)
+        listed: list[str] = []
+        page: dict[str, Any] = {"has_more": True, "last_id": ""}
+        while page["has_more"]:
+            query = {"limit": 2, "after": page["last_id"], "order": "asc"}
+            page = await ok(rig, "GET", PATH, query=query)
+            listed += (entry["id"] for entry in page["data"])
+
+        assert created == set(listed)
+        assert listed[::-1] == [entry["id"] for entry in everything["data"]]
+        assert (False, listed[-1]) == (everything["has_more"], everything["first_id"])
+
+    run(test)
+
+
+def test_items_are_messages_in_their_order() -> None:
+    """Added, listed, found, deleted; the assistant's are output, all others input."""
+
+    async def test(rig: Rig) -> None:
+        conversation_id = await _create(rig, "a")
+        path = f"{PATH}/{conversation_id}/items"
+        new = [{"role": "assistant", "content": "b"}, {"role": "developer", "content": "c"}]
+        added = await ok(rig, "POST", path, {"items": new})
+        items = await _items(rig, conversation_id)
+
+        assert ["a", "b", "c"] == await _texts(rig, conversation_id)
+        assert items[1:] == added["data"]
+        assert ["input_text", "output_text", "input_text"] == [
+            item["content"][0]["type"] for item in items
+        ]
+        assert {"completed"} == {item["status"] for item in items}
+        assert items[::-1] == (await ok(rig, "GET", path))["data"]
+        assert items[1] == await ok(rig, "GET", f"{path}/{items[1]['id']}")
+        left = await ok(rig, "DELETE", f"{path}/{items[1]['id']}")
+        assert (conversation_id, "conversation") == (left["id"], left["object"])
+        assert ["a", "c"] == await _texts(rig, conversation_id)
+        gone = (404, None, "item_not_found")
+        assert gone == await error(rig, "GET", f"{path}/{items[1]['id']}")
+        assert gone == await error(rig, "DELETE", f"{path}/{items[1]['id']}")
+
+    run(test)
+
+
+def test_a_response_goes_on_in_its_conversation() -> None:
+    """All items are its prompt; its input and its answer become items, under their own ids."""
+
+    async def test(rig: Rig) -> None:
+        conversation_id = await _create(rig, "x", "y")
+        first = await _answer(rig, conversation_id, instructions="I")
+        second = await _answer(rig, {"id": conversation_id}, input="2")
+        items = await _items(rig, conversation_id)
+
+        assert ["x", "y", "1", "ab", "2", "ab"] == await _texts(rig, conversation_id)
+        assert "Ixy1" == await _prompt(rig, first["id"])
+        assert "xy1ab2" == await _prompt(rig, second["id"])
+        assert {"id": conversation_id} == first["conversation"] == second["conversation"]
+        assert first["output"] == items[3:4]
+        inputs = await ok(rig, "GET", f"{RESPONSES}/{second['id']}/input_items", query=OLDEST_FIRST)
+        assert items[4] == inputs["data"][-1]
+
+    run(test)
+
+
+def test_what_was_deleted_is_not_in_the_next_prompt() -> None:
+    """An item that is gone is gone; an answer whose response was deleted has lost its text."""
+
+    async def test(rig: Rig) -> None:
+        conversation_id = await _create(rig, "x")
+        first = await _answer(rig, conversation_id)
+        item_id = (await _items(rig, conversation_id))[0]["id"]
+        await ok(rig, "DELETE", f"{PATH}/{conversation_id}/items/{item_id}")
+        await ok(rig, "DELETE", f"{RESPONSES}/{first['id']}")
+        answer = (await _items(rig, conversation_id))[-1]
+        second = await _answer(rig, conversation_id, input="2")
+
+        assert ("incomplete", "") == (answer["status"], answer["content"][0]["text"])
+        assert "12" == await _prompt(rig, second["id"])
+
+    run(test)
+
+
+def test_an_answer_in_a_conversation_is_finished_without_readers() -> None:
+    """The client leaves; the item shows the text so far, and at the end all of it."""
+
+    async def test(rig: Rig) -> None:
+        conversation_id = await _create(rig)
+        leave = asyncio.Event()
+        body = BODY | {"conversation": conversation_id, "stream": True}
+        streaming = asyncio.create_task(call(rig, "POST", RESPONSES, body, leave=leave))
+        rig.engine.allow(1)
+        await until(lambda: rig.engine.stats().num_steps == 1)
+        await turns()
+        leave.set()
+        await streaming
+        item = (await _items(rig, conversation_id))[-1]
+        assert ("in_progress", "a") == (item["status"], item["content"][0]["text"])
+        rig.engine.allow(1)
+        await until(lambda: not rig.store.unended)
+
+        item = (await _items(rig, conversation_id))[-1]
+        assert ("incomplete", "ab") == (item["status"], item["content"][0]["text"])
+
+    run(test)
+
+
+def test_one_answer_at_a_time() -> None:
+    """Of two requests at once one is answered; the other gets 409 and leaves nothing behind."""
+
+    async def test(rig: Rig) -> None:
+        conversation_id = await _create(rig)
+        body = BODY | {"conversation": conversation_id, "background": True}
+        answers = await asyncio.gather(*(call(rig, "POST", RESPONSES, body) for _ in range(2)))
+
+        assert [200, 409] == sorted(answer.status for answer in answers)
+        refused = next(answer for answer in answers if answer.status == 409)
+        assert "run_not_ended" == refused.json["error"]["code"]
+        assert 2 == len(await _items(rig, conversation_id))
+        rig.engine.allow(2)
+        await until(lambda: not rig.store.unended)
+
+    run(test)
+
+
+def test_a_named_request_adds_its_items_once() -> None:
+    """The same Idempotency-Key: the same response, while it runs and later, and no more items."""
+
+    async def test(rig: Rig) -> None:
+        conversation_id = await _create(rig, "x")
+        named = {"headers": {"Idempotency-Key": "k"}}
+        body = BODY | {"conversation": conversation_id, "background": True}
+        begun = await ok(rig, "POST", RESPONSES, body, **named)
+        again = await ok(rig, "POST", RESPONSES, body, **named)
+        rig.engine.allow(2)
+        await until(lambda: not rig.store.unended)
+        later = await ok(rig, "POST", RESPONSES, body, **named)
+
+        assert 1 == len({response["id"] for response in (begun, again, later)})
+        assert ["x", "1", "ab"] == await _texts(rig, conversation_id)
+
+    run(test)
+
+
+def test_a_request_that_is_refused_leaves_the_conversation_as_it_was() -> None:
+    """Nothing is added before the run is accepted."""
+
+    async def test(rig: Rig) -> None:
+        conversation_id = await _create(rig, "x")
+        body = {"conversation": conversation_id}
+
+        assert 400 == (await call(rig, "POST", RESPONSES, body | {"input": "\u20ac"})).status
+        assert 404 == (await call(rig, "POST", RESPONSES, BODY | body | {"model": "no"})).status
+        assert ["x"] == await _texts(rig, conversation_id)
+
+    run(test)
+
+
+def test_items_alone_can_be_answered() -> None:
+    """With a conversation no input is needed; an empty one has nothing to answer."""
+
+    async def test(rig: Rig) -> None:
+        conversation_id = await _create(rig, "x")
+        response = await _answer(rig, conversation_id, input=None)
+        empty = BODY | {"conversation": await _create(rig), "input": None}
+
+        assert "x" == await _prompt(rig, response["id"])
+        assert ["x", "ab"] == await _texts(rig, conversation_id)
+        assert (400, "input") == (await error(rig, "POST", RESPONSES, empty))[:2]
+
+    run(test)
+
+
+def test_a_run_whose_items_cannot_be_kept_is_ended() -> None:
+    """503, and nothing goes on that no conversation knows."""
+
+    async def test(rig: Rig) -> None:
+        conversation_id = await _create(rig)
+
+        async def fail(*_: object) -> None:
+            raise StoreFailed("disk full")
+
+        rig.store.append_items = fail  # type: ignore[method-assign]
+        body = BODY | {"conversation": conversation_id}
+        assert (503, None, "store_failed") == await error(rig, "POST", RESPONSES, body)
+        assert (0, set()) == (rig.admission.num_live, rig.store.unended)
+
+    run(test)
+
+
+def test_a_conversation_has_an_end() -> None:
+    """A full one takes neither items nor answers."""
+
+    async def test(rig: Rig) -> None:
+        conversation_id = await _create(rig)
+        message = Message("user", "a")
+        items = [ConversationItem(item_id=f"{at}", message=message) for at in range(MAX_ITEMS - 1)]
+        await rig.store.append_items(conversation_id, items)
+        path = f"{PATH}/{conversation_id}/items"
+
+        assert (400, "conversation") == (
+            await error(rig, "POST", RESPONSES, BODY | {"conversation": conversation_id})
+        )[:2]
+        assert (400, "items") == (
+            await error(rig, "POST", path, {"items": [_user("a"), _user("b")]})
+        )[:2]
+        assert 200 == (await call(rig, "POST", path, {"items": [_user("a")]})).status
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "query", "param"),
+    [
+        ("POST", "", {"items": [_user("a")] * 21}, {}, "items"),
+        ("POST", "", {"items": [_user("a"), {"type": "reasoning"}]}, {}, "items.1.type"),
+        ("POST", "", {"items": [_user("\ud800")]}, {}, "items.0.content.0.text"),
+        ("POST", "", {"metadata": {"a": 1}}, {}, "metadata.a"),
+        ("POST", "", {"metadata": {"a": "\ud800"}}, {}, "metadata.a"),
+        ("POST", "", {"metadata": {str(at): "" for at in range(17)}}, {}, "metadata"),
+        ("POST", "/{id}", {}, {}, "metadata"),
+        ("POST", "/{id}/items", {"items": []}, {}, "items"),
+        ("POST", "/{id}/items", {}, {}, "items"),
+        ("GET", "", None, {"limit": 0}, "query.limit"),
+        ("GET", "", None, {"limit": 101}, "query.limit"),
+        ("GET", "/{id}/items", None, {"order": "newest"}, "query.order"),
+        ("GET", "/{id}/items", None, {"after": "a" * 200}, "query.after"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    method: str, path: str, body: object, query: dict[str, object], param: str
+) -> None:
+    """400 with the path of the field."""
+
+    async def test(rig: Rig) -> None:
+        path_of_one = PATH + path.format(id=await _create(rig))
+        assert (400, param) == (await error(rig, method, path_of_one, body, query=query))[:2]
+
+    run(test)

@@ -1,0 +1,65 @@
+"""What is said of a model when it is loaded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from streamwell.backends.scripted import ScriptedEngine
+from streamwell.core.types import Message
+from streamwell.service import models
+from streamwell.service.models import ServedModel
+
+MODEL_IDS = 8
+
+
+@dataclass
+class Words:
+    """A tokenizer of some size."""
+
+    vocab_size: int
+
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        return [len(messages)]
+
+    def encode_text(self, text: str) -> list[int]:
+        return [len(text)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return " ".join(map(str, ids))
+
+
+@dataclass
+class Warnings:
+    """A logger that keeps what it is told."""
+
+    events: list[dict[str, object]] = field(default_factory=list)
+
+    def warning(self, _event: str, **values: object) -> None:
+        self.events.append(values)
+
+
+@pytest.mark.parametrize(
+    ("tokenizer_ids", "expected"),
+    [(7, []), (8, []), (9, [{"tokenizer_ids": 9, "model_ids": MODEL_IDS}])],
+)
+def test_a_tokenizer_larger_than_its_model_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, tokenizer_ids: int, expected: list[dict[str, int]]
+) -> None:
+    """The operator reads it when the model is loaded; a smaller one is nothing unusual."""
+    warnings = Warnings()
+    monkeypatch.setattr(models, "log", warnings)
+
+    async def scenario() -> None:
+        engine = ScriptedEngine(lambda _ids, _seed, _index: 1, vocab_size=MODEL_IDS)
+        model = ServedModel(("m",), engine, lambda: Words(tokenizer_ids), {})
+        await model.load()
+        assert model.is_ready
+        await engine.stop()
+
+    asyncio.run(scenario())
+
+    assert expected == warnings.events
