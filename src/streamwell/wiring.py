@@ -30,7 +30,7 @@ from streamwell.service.models import ModelTable, ServedModel
 from streamwell.service.run_log import RunLog
 from streamwell.service.runs import RunService
 from streamwell.settings import Settings, default_data_dir
-from streamwell.store.sqlite import SqliteStore
+from streamwell.store.choose import make_store
 from streamwell.telemetry import Metrics
 from streamwell.text.prompt import PromptEncoder
 
@@ -87,7 +87,7 @@ def build(settings: Settings, model_path: Path, first: EngineProcess | None) -> 
     models = ModelTable([model])
     metrics = Metrics(__version__, engine.stats)
     data_dir = settings.data_dir or default_data_dir()
-    store = SqliteStore(data_dir / "streamwell.db")
+    store = make_store(settings.durability, data_dir, settings.database_url)
     run_log = RunLog(store)
     admission = Admission(settings.max_num_seqs + settings.max_queue)
     runs = RunService(models, run_log, admission, metrics, grace_s=settings.resume_grace_s)

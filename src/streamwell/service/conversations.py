@@ -143,12 +143,14 @@ class Conversations:
             await self.find(terms.conversation_id, request.tenant)
             reader = await self._start(request)
             try:
+                await reader.wait_for_start()  # an item never names a run that is not there
                 items = _items_of(reader.spec, len(terms.messages))
                 with suppress(ValueError):  # a repeated request: they are there already
                     await self._store.append_items(terms.conversation_id, items)
             except StoreFailed:
                 reader.close()
-                await self._runs.cancel(reader.spec.run_id, request.tenant)
+                with suppress(RunNotFound):  # it has ended for the same reason
+                    await self._runs.cancel(reader.spec.run_id, request.tenant)
                 raise
         return reader
 
@@ -192,9 +194,13 @@ class Conversations:
     async def _ended(self, run_id: str) -> list[RunEvent]:
         """All events of a run; none of one that is deleted. Raises `RunNotEnded`."""
         events = await self._runs.log.events(run_id)
-        if events and events[-1].kind is not EventKind.END:
+        is_live = events[-1].kind is not EventKind.END if events else await self._is_there(run_id)
+        if is_live:
             raise RunNotEnded(f"The answer {run_id} has not ended yet; wait for it, or cancel it.")
         return events
+
+    async def _is_there(self, run_id: str) -> bool:
+        return await self._runs.log.spec(run_id) is not None
 
     async def _all_items(self, conversation_id: str) -> Sequence[ConversationItem]:
         page = Page(limit=MAX_ITEMS, newest_first=False)

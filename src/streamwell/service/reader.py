@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Protocol
 
 from streamwell.core.types import RunEvent, RunSpec
@@ -47,6 +48,12 @@ class Reader:
     def events(self) -> AsyncGenerator[list[RunEvent], None]:
         """The run's events as they are committed; see `RunLog.follow`."""
         return self._log.follow(self.spec.run_id, self._after_seq)
+
+    async def wait_for_start(self) -> None:
+        """Return once the run is in the store; `StoreFailed` if it could not be written."""
+        async with aclosing(self._log.follow(self.spec.run_id)) as batches:
+            async for _ in batches:
+                return
 
     def close(self, *, resumable: bool = True) -> None:
         """Leave; a reader that cannot come back leaves for good."""

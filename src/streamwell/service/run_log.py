@@ -7,12 +7,14 @@ runs append gathers for the next, so an engine step costs one commit however man
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Collection
 
 import structlog
 
 from streamwell.core.errors import (
     InvalidRequest,
+    LeaseLost,
     ShuttingDown,
     StoreFailed,
     StreamwellError,
@@ -244,6 +246,8 @@ class RunLog:
         except Exception as error:  # noqa: BLE001 - the rim of the task; a full disk is one line
             log.warning("run log cannot be written", num_events=len(events), error=str(error))
             self._break({event.run_id for event in events})
+            if isinstance(error, LeaseLost):
+                await self._renew()
         else:
             self._publish(events)
         for flushed in flushes:
@@ -254,6 +258,14 @@ class RunLog:
             self._live[event.run_id].publish(event)
             if event.kind is EventKind.END:
                 del self._live[event.run_id]
+
+    async def _renew(self) -> None:
+        """Another server has taken over what was live here; what comes gets a new lease."""
+        self._runs.clear()
+        self._break(set(self._live))
+        with contextlib.suppress(StoreFailed):
+            await self._store.close()
+            await self._store.open()
 
     def _break(self, run_ids: set[str]) -> None:
         """Give up runs whose events are not in the store, with what they appended meanwhile."""

@@ -1,4 +1,4 @@
-"""The store: runs and their events, kept in memory, in SQLite, later in PostgreSQL.
+"""The store: runs, their events and conversations, in memory, in SQLite or in PostgreSQL.
 
 Nothing is imported here, so that whoever takes one store does not pay for the others.
 """

@@ -44,6 +44,6 @@ def make_sql_store(data_dir: Path, database_url: str | None, *, is_on_disk: bool
         from streamwell.store.postgres import PostgresStore
     except ImportError as error:
         raise StoreFailed(
-            f"--database-url needs PostgreSQL's driver: pip install 'streamwell[postgres]' ({error})"
+            f"PostgreSQL needs a driver: pip install 'streamwell[postgres]' ({error})"
         ) from None
     return PostgresStore(database_url, synchronous_commit=is_on_disk)

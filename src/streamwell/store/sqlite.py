@@ -10,6 +10,7 @@ from typing import Literal
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError
 
 from streamwell.core.errors import StoreFailed
 from streamwell.store.database import driver_row
@@ -24,6 +25,7 @@ Synchronous = Literal["off", "normal", "full"]
 _NUM_READERS = 4
 
 _BUSY_TIMEOUT = "PRAGMA busy_timeout = 5000"
+_BUSY_S, _RETRY_S = 5.0, 0.01
 _SYNCHRONOUS = {
     "off": "PRAGMA synchronous = OFF",
     "normal": "PRAGMA synchronous = NORMAL",
@@ -75,6 +77,18 @@ class SqliteStore(SqlStore):
         super().__init__(engine, LockFiles(path), _NUM_READERS, clock)
         self._path = path
 
+    def _connect(self) -> None:
+        # SQLite does not wait for a process that creates the file, mends it after a crash, or
+        # closes it as the last one: it says at once that the file is locked.
+        deadline_s = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                return super()._connect()
+            except StoreFailed as error:
+                if not _is_busy(error.__cause__) or time.monotonic() > deadline_s:
+                    raise
+            time.sleep(_RETRY_S)
+
     def _prepare(self) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,6 +127,11 @@ def _migration_engine(path: Path) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
+
+
+def _is_busy(error: BaseException | None) -> bool:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return getattr(cause, "sqlite_errorname", "").startswith("SQLITE_BUSY")
 
 
 def _run_on_connect(engine: Engine, *pragmas: str) -> None:

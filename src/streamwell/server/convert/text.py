@@ -39,6 +39,10 @@ def text_run(body: StartRunRequest, tenant: str, idempotency_key: str = "") -> R
     )
 
 
+#: After how long an `EventSource` that was cut off tries again.
+RETRY_MS = 1000
+
+
 class TextEncoder:
     """Events of one run to the lines of `/v1/stream` and `/v1/runs/{id}/events`.
 
@@ -53,12 +57,12 @@ class TextEncoder:
     def lines(self, event: RunEvent) -> list[bytes]:
         """The frames of one event.
 
-        What has no data is a comment, for the sake of its id: an `EventSource` takes note of it,
-        and can go on even if it is cut off before the first text.
+        What has no data is there for the sake of its id: an `EventSource` takes note of it, and
+        can go on even if it is cut off before the first text.
         """
         match event.kind:
             case EventKind.START:
-                return [b": start"]
+                return [b"retry: %d" % RETRY_MS]
             case EventKind.DELTA:
                 body: dict[str, Any] = {"text": event.text}
                 if self._has_choices:

@@ -1,0 +1,148 @@
+"""What the run log costs, and how many can read it: `python -m bench.durability`.
+
+First our server with its log in memory, on disk, and pressed onto the disk at each commit: they
+take turns under the same load, and are compared round by round with the one in memory. Then one
+run with very many readers, and as many runs with one reader each; the scripted engine generates
+these, so that the server's own work is what is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx2
+import psutil
+
+from bench.load import drive
+from bench.models import model_folder
+from bench.report import machine, percentile, print_machine
+from bench.server import LEVEL_TIMEOUT_S, Prompts, Target, running
+
+LEVELS = ("memory", "process", "disk")
+STEP_S, READ_TOKENS = 0.05, 200
+
+
+@contextlib.contextmanager
+def serving(folder: Path, data_dir: Path, *flags: str) -> Iterator[str]:
+    command = (sys.executable, "-m", "streamwell", "serve", str(folder), *flags)
+    target = Target("streamwell", (*command, "--data-dir", str(data_dir)), str(folder))
+    with running(target, data_dir.parent / "server.log") as base_url:
+        yield base_url
+
+
+def bytes_per_event(data_dir: Path) -> float:
+    """What an event takes in the database file."""
+    with closing(sqlite3.connect(data_dir / "streamwell.db")) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        pages = database.execute("PRAGMA page_count").fetchone()[0]
+        page_size = database.execute("PRAGMA page_size").fetchone()[0]
+        events = database.execute("SELECT count(*) FROM run_events").fetchone()[0]
+    return float(pages * page_size / events)
+
+
+def cost(folder: Path, level: str, clients: int, seed: str, scratch: Path) -> tuple[float, float]:
+    """Tokens per second, and the p99 of the time to the first token in ms, at one durability."""
+    data_dir = scratch / f"{level}-{seed}"
+    bodies = Prompts(folder).bodies("", 2 * clients, seed)
+    with serving(folder, data_dir, "--durability", level) as base_url:
+        asyncio.run(drive(base_url, bodies[:2], 2, timeout_s=LEVEL_TIMEOUT_S))
+        answers, wall_s = asyncio.run(drive(base_url, bodies, clients, timeout_s=LEVEL_TIMEOUT_S))
+    if level != "memory":
+        print(f"    {bytes_per_event(data_dir):.0f} bytes per event in the file")
+    tokens = sum(answer.completion_tokens for answer in answers)
+    return tokens / wall_s, 1e3 * percentile([answer.ttft_s for answer in answers], 99)
+
+
+def measure_cost(folder: Path, clients: int, rounds: int, scratch: Path) -> None:
+    """Print each round, and the medians next to those of the log in memory."""
+    figures: dict[str, list[tuple[float, float]]] = {level: [] for level in LEVELS}
+    for index in range(rounds):
+        for level in LEVELS[index % 3 :] + LEVELS[: index % 3]:
+            figures[level].append(cost(folder, level, clients, str(index), scratch))
+            tok_s, ttft_ms = figures[level][-1]
+            print(f"round {index + 1}  {level:8} {tok_s:7.1f} tok/s  TTFT p99 {ttft_ms:6.0f} ms")
+    for level in LEVELS[1:]:
+        pairs = list(zip(figures[level], figures["memory"], strict=True))
+        ratios = [ours[0] / memory[0] for ours, memory in pairs]
+        later_ms = statistics.median(ours[1] - memory[1] for ours, memory in pairs)
+        print(
+            f"{level}: {statistics.median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f}) of the"
+            f" tok/s in memory, first token {later_ms:+.1f} ms at p99"
+        )
+
+
+async def follow(port: int, path: str, started: asyncio.Event) -> int:
+    """Read a stream to its end; returns how many frames with text it had."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n".encode())
+    started.set()
+    count = 0
+    while not (line := await reader.readline()).startswith(b"event: done"):
+        if not line:
+            raise RuntimeError("a stream ended before its run")
+        count += line.startswith(b'data: {"text"')
+    writer.close()
+    return count
+
+
+async def crowd(base_url: str, paths: list[str]) -> tuple[int, float]:
+    """Read all of these streams at once; returns frames with text, and the seconds it took."""
+    port = int(base_url.rpartition(":")[2])
+    started = time.perf_counter()
+    counts = await asyncio.gather(*(follow(port, path, asyncio.Event()) for path in paths))
+    return sum(counts), time.perf_counter() - started
+
+
+def measure_readers(readers: int, scratch: Path) -> None:
+    """Print what many readers of one run cost, and many runs with one reader each."""
+    flags = ("--engine", "scripted", "--scripted-step-s", str(STEP_S), "--max-num-seqs")
+    query = f"max_tokens={READ_TOKENS}&seed=1&raw=true"
+    for name in ("one run", "a run each"):
+        data_dir = scratch / name.replace(" ", "-")
+        args = (*flags, str(readers), "--max-num-batched-tokens", str(readers))
+        with serving(Path("brooklet"), data_dir, *args, "--log-level", "warning") as base_url:
+            (server,) = psutil.Process().children()
+            if name == "one run":
+                body = {"prompt": "Hello", "max_tokens": READ_TOKENS, "background": True}
+                run = httpx2.post(f"{base_url}/v1/runs", json=body, trust_env=False).json()
+                paths = [run["events_url"]] * readers
+            else:
+                paths = [f"/v1/stream?prompt=Hello&{query}"] * readers
+            before = server.cpu_times()
+            frames, wall_s = asyncio.run(crowd(base_url, paths))
+            after = server.cpu_times()
+        cpu_s = after.user + after.system - before.user - before.system
+        print(
+            f"{readers} readers, {name}: {frames} frames in {wall_s:.1f} s (the engine alone takes "
+            f"{STEP_S * READ_TOKENS:.0f} s), {1e6 * cpu_s / frames:.0f} us of server CPU per frame"
+        )
+
+
+def main() -> None:
+    """Measure both, and print."""
+    parser = argparse.ArgumentParser(prog="python -m bench.durability", description=__doc__)
+    parser.add_argument("--model", default="smol135", help="a name of bench.models, or a folder")
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--readers", type=int, default=1000)
+    args = parser.parse_args()
+    print_machine(machine() | {"model": args.model})
+    with tempfile.TemporaryDirectory(prefix="streamwell-bench-") as scratch:
+        if args.rounds:
+            measure_cost(model_folder(args.model), args.clients, args.rounds, Path(scratch))
+        if args.readers:
+            measure_readers(args.readers, Path(scratch))
+
+
+if __name__ == "__main__":
+    main()
