@@ -286,6 +286,22 @@ def test_a_run_whose_items_cannot_be_kept_is_ended() -> None:
     run(test)
 
 
+def test_a_run_that_cannot_be_kept_is_no_item() -> None:
+    """503 if its first commit fails, and the conversation is as it was."""
+
+    async def test(rig: Rig) -> None:
+        conversation_id = await _create(rig, "x")
+        rig.store.failures = [StoreFailed("disk full")]
+        body = BODY | {"conversation": conversation_id}
+
+        assert (503, None, "store_failed") == await error(rig, "POST", RESPONSES, body)
+        await turns()
+        assert ["x"] == await _texts(rig, conversation_id)
+        assert 0 == rig.admission.num_live
+
+    run(test)
+
+
 def test_a_conversation_has_an_end() -> None:
     """A full one takes neither items nor answers."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -81,20 +82,16 @@ def test_a_filter_looks_at_more_than_one_batch() -> None:
         rare = (await _complete(rig, metadata={"rare": "yes"}))["id"]
         spec = await rig.store.run(rare)
         assert spec is not None
-        for at in range(250):
-            await rig.runs.update_metadata(rare, "", (("rare", "yes"),))
-            await rig.store.commit([_copy(spec, at)], [])
+        common = replace(spec.terms, metadata=())
+        others = [
+            replace(spec, run_id=f"chatcmpl-{at:03}", created_s=at, terms=common)
+            for at in range(250)
+        ]
+        await rig.store.commit(others, [])
 
         assert [rare] == await _ids(rig, limit=1, **{"metadata[rare]": "yes"})
 
     run(test)
-
-
-def _copy(spec: Any, at: int) -> Any:  # noqa: ANN401
-    from dataclasses import replace
-
-    terms = replace(spec.terms, metadata=())
-    return replace(spec, run_id=f"chatcmpl-{at:03}", created_s=at, terms=terms)
 
 
 def test_the_messages_that_were_answered_are_kept() -> None:
@@ -129,6 +126,7 @@ def test_metadata_is_replaced() -> None:
         (run_id,) = rig.store.unended
         live = await ok(rig, "POST", f"{PATH}/{run_id}", {"metadata": {"c": "3"}})
         assert (None, None) == (live["usage"], live["choices"][0]["finish_reason"])
+        assert {"c": "3"} == (await ok(rig, "GET", f"/v1/runs/{run_id}"))["metadata"]
         rig.engine.allow(2)
         await answering
         assert {"c": "3"} == (await ok(rig, "GET", f"{PATH}/{run_id}"))["metadata"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -115,9 +114,7 @@ async def _find(response_id: str, tenant: str, services: Services) -> RunSpec:
 async def _begun(reader: Reader, services: Services) -> dict[str, Any]:
     """A response whose beginning is in the store, so that it can be asked for again."""
     try:
-        async with aclosing(reader.events()) as batches:
-            async for _ in batches:
-                break
+        await reader.wait_for_start()
     finally:
         reader.close()
     return await _response_dict(reader.spec, services)
