@@ -123,6 +123,9 @@ class Settings:
     retention_h: Annotated[float, Parameter(validator=Number(gt=0))] = 24.0
     "Hours that ended runs stay in the log."
 
+    retention_stored_h: Annotated[float, Parameter(validator=Number(gt=0))] = 720.0
+    "Hours that ended runs stay which the caller asked to store, as responses are by default."
+
     max_body_mib: Annotated[int, Parameter(validator=_Positive)] = 4
     "Largest request body in MiB."
 

@@ -119,6 +119,7 @@ async def _sweep(run_log: RunLog, settings: Settings) -> None:
             deleted = await run_log.delete_old(
                 ended_before_s=now_s - 3600 * settings.retention_h,
                 unstored_before_s=now_s - settings.resume_grace_s,
+                stored_before_s=now_s - 3600 * settings.retention_stored_h,
             )
             deleted += await run_log.delete_oldest(max_bytes=settings.retention_mib * _MIB)
         except StoreFailed as error:

@@ -26,13 +26,21 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture
+def url(cluster: Cluster) -> Iterator[str]:
+    """The URL of an empty database, which is gone after the test."""
+    url = cluster.new_database()
+    yield url
+    cluster.drop_database(url)
+
+
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
     """A database that nobody has opened."""
     if request.param == "memory":
         return memory_site()
     if request.param == "postgres":
-        return postgres_site(request.getfixturevalue("cluster"))
+        return postgres_site(request.getfixturevalue("cluster"), request.getfixturevalue("url"))
     return sqlite_site(tmp_path / "streamwell.db")
 
 

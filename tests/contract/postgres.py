@@ -36,6 +36,10 @@ class Cluster:
         self.execute(f"CREATE DATABASE {name}")
         return f"postgresql+psycopg://postgres@/{name}?host={self._folder}"
 
+    def drop_database(self, url: str) -> None:
+        """Remove a database, whoever is connected to it."""
+        self.execute(f"DROP DATABASE {name_of(url)} WITH (FORCE)")
+
     def execute(
         self, statement: str, database: str = "postgres", parameters: tuple[object, ...] = ()
     ) -> list[tuple[object, ...]]:

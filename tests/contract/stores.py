@@ -75,8 +75,8 @@ def sqlite_site(path: Path) -> Site:
     )
 
 
-def postgres_site(cluster: Cluster, url: str | None = None) -> Site:
-    clock, url = Clock(), url or cluster.new_database()
+def postgres_site(cluster: Cluster, url: str) -> Site:
+    clock = Clock()
     return Site(
         store=lambda: PostgresStore(url, clock=clock),
         bereave=lambda store: cluster.end_session_of_lease(url, store._lease_id),

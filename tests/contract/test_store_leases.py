@@ -152,3 +152,20 @@ def test_adopted_specs_are_the_latest(store: Store, other: Store, run: Run) -> N
     run(store.update_run(spec))
     run(store.close())
     assert [spec] == run(other.adopt(["brooklet"]))
+
+
+def test_servers_may_start_and_stop_together(site: Site, run: Run) -> None:
+    """Servers that meet over a database that is new, or that others are closing, all get in."""
+
+    async def serve(number: int) -> None:
+        store = site.store()
+        for round_ in range(5):
+            await store.open()
+            await store.commit([a_run(f"run-{number}-{round_}")], [])
+            await store.close()
+
+    async def serve_together() -> None:
+        await asyncio.gather(*(serve(number) for number in range(4)))
+
+    run(serve_together())
+    assert 20 == len(run(adopted(site)))

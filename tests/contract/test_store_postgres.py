@@ -21,11 +21,6 @@ from streamwell.store.schema import METADATA
 
 
 @pytest.fixture
-def url(cluster: Cluster) -> str:
-    return cluster.new_database()
-
-
-@pytest.fixture
 def store(url: str, run: Run) -> Iterator[PostgresStore]:
     """An open store, closed after the test."""
     store = PostgresStore(url)
@@ -75,17 +70,6 @@ def test_an_older_database_is_migrated(url: str, run: Run) -> None:
     run(store.commit([a_run("a")], []))
     assert HEAD_REVISION == run(ask(store, "SELECT version_num FROM alembic_version"))
     run(store.close())
-
-
-def test_servers_may_start_together(url: str, run: Run) -> None:
-    """Of several servers that find an empty database one creates the tables, the others wait."""
-    stores = [PostgresStore(url) for _ in range(4)]
-
-    async def open_together() -> None:
-        await asyncio.gather(*(store.open() for store in stores))
-        await asyncio.gather(*(store.close() for store in stores))
-
-    run(open_together())
 
 
 def end_all_sessions(cluster: Cluster, url: str) -> None:

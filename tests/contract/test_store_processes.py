@@ -26,7 +26,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where the database is: a path, or a URL."""
     if request.param == "sqlite":
         return str(tmp_path / "streamwell.db")
-    return str(request.getfixturevalue("cluster").new_database())
+    return str(request.getfixturevalue("url"))
 
 
 def store_at(address: str) -> SqlStore:

@@ -51,6 +51,15 @@ def test_unstored_runs_have_a_time_of_their_own(site: Site, store: Store, run: R
     assert "bcd" == present(store, run, "abcd")
 
 
+def test_stored_runs_have_a_time_of_their_own(site: Site, store: Store, run: Run) -> None:
+    """Where `terms.store` is true only the third time counts, if it is given."""
+    end_at(site, store, run, 10.0, a_run("a", store=True), a_run("b"))
+    times = {"ended_before_s": 15.0, "unstored_before_s": 15.0}
+    assert 1 == run(store.delete_old(**times, stored_before_s=10.0))
+    assert "a" == present(store, run, "ab")
+    assert 1 == run(store.delete_old(**times, stored_before_s=11.0))
+
+
 def test_a_spec_that_is_replaced_changes_what_is_old(site: Site, store: Store, run: Run) -> None:
     """Whoever takes back that a run be stored has it deleted soon."""
     end_at(site, store, run, 10.0, a_run("a", store=True))

@@ -42,6 +42,10 @@ def _handshake() -> bytes:
     return b"".join(client.data_to_send())
 
 
+async def _turn() -> None:
+    await asyncio.sleep(0)
+
+
 def _stall(loop: asyncio.AbstractEventLoop) -> None:
     async def test() -> None:
         app = Application()
@@ -65,7 +69,7 @@ def _stall(loop: asyncio.AbstractEventLoop) -> None:
             async with asyncio.timeout(DEADLINE_S):  # the client never reads
                 await app.ended.wait()
                 while server.server_state.connections:
-                    await asyncio.sleep(0)
+                    await _turn()
         server.force_exit = True
         await server.shutdown(sockets=[listener])
 

@@ -1,4 +1,4 @@
-"""`streamwell db`: look after the run log's database. Imports little at the top, like its parent."""
+"""`streamwell db`: look after the database of the run log. Imports little at the top."""
 
 from __future__ import annotations
 

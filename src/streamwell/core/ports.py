@@ -64,7 +64,7 @@ class Store(Protocol):
     An open store holds a lease; every run belongs to the lease under which it was created or
     adopted last, and only its holder may append to it. A lease ends with its process, whatever
     ends that. Every method raises `StoreFailed` when the store is not open, or its database
-    failed.
+    failed. Ids, tenants, models and keys hold no U+0000; texts may.
     """
 
     #: What is written outlives the process.
@@ -87,7 +87,8 @@ class Store(Protocol):
         Raises:
             ValueError: a run id or an event's `(run_id, seq)` is there already or given twice, or
                 an event's run is unknown.
-            LeaseLost: somebody has adopted runs of this store's lease.
+            LeaseLost: somebody has adopted runs of this store's lease; nothing can be written
+                until the store is closed and opened again.
         """
         ...
 
@@ -102,13 +103,17 @@ class Store(Protocol):
     async def run(self, run_id: str) -> RunSpec | None: ...
 
     async def run_of_key(self, tenant: str, idempotency_key: str) -> RunSpec | None:
-        """The newest run that this tenant started under this key."""
+        """The newest run that this tenant started under this key; `None` for the empty key."""
         ...
 
     async def runs(
         self, tenant: str, kind: RunKind, page: Page, *, model: str = ""
     ) -> list[RunSpec]:
-        """A tenant's runs that are to be listed (`terms.store`), by `created_s`, then id."""
+        """A tenant's runs that are to be listed (`terms.store`), by `created_s`, then id.
+
+        `page.after` may be any run of the tenant; after an unknown one nothing comes, in this
+        list and in the others.
+        """
         ...
 
     async def update_run(self, spec: RunSpec) -> None:
@@ -123,22 +128,38 @@ class Store(Protocol):
         """The events of a run with `seq > after_seq`, in order; empty for an unknown run."""
         ...
 
-    async def delete_old(self, *, ended_before_s: float, unstored_before_s: float) -> int:
+    async def delete_old(
+        self,
+        *,
+        ended_before_s: float,
+        unstored_before_s: float,
+        stored_before_s: float | None = None,
+    ) -> int:
         """Delete ended runs that are old, with their events; returns how many.
 
-        Old is what ended before the first time; where `terms.store` is `False`, before the second.
+        Old is what ended before the first time; where `terms.store` is `False`, before the second
+        time too; where it is `True`, only before the third, if there is one.
         Runs without an end whose lease is gone count as ended when they were created. Not one
         transaction: commits get their turn in between.
         """
         ...
 
     async def delete_oldest(self, *, max_bytes: int) -> int:
-        """Delete the runs that ended first, until events take no more than this; how many."""
+        """Delete the runs that ended first, until specs and events take no more than this.
+
+        Returns how many. Events count from the end of their run.
+        """
         ...
 
     async def create_conversation(
         self, conversation: Conversation, items: Sequence[ConversationItem]
-    ) -> None: ...
+    ) -> None:
+        """Keep a new conversation with its first items.
+
+        Raises:
+            ValueError: its id is there already, or two items have the same.
+        """
+        ...
 
     async def conversation(self, conversation_id: str) -> Conversation | None: ...
 

@@ -79,7 +79,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
         # what waits to be sent would keep the connection of a client that reads no more
-        pass
+        self.transport.abort()
 
     def handle_parser_exception(self) -> None:
         """Say why, and read on for a moment.

@@ -134,9 +134,13 @@ class RunLog:
         for live in self._live.values():
             live.fail(ShuttingDown())
 
-    async def delete_old(self, *, ended_before_s: float, unstored_before_s: float) -> int:
+    async def delete_old(
+        self, *, ended_before_s: float, unstored_before_s: float, stored_before_s: float
+    ) -> int:
         return await self._store.delete_old(
-            ended_before_s=ended_before_s, unstored_before_s=unstored_before_s
+            ended_before_s=ended_before_s,
+            unstored_before_s=unstored_before_s,
+            stored_before_s=stored_before_s,
         )
 
     async def delete_oldest(self, *, max_bytes: int) -> int:

@@ -117,15 +117,25 @@ class MemoryStore(MemoryConversations):
         events = stored.events if stored else {}
         return [events[seq] for seq in sorted(events) if seq > after_seq]
 
-    async def delete_old(self, *, ended_before_s: float, unstored_before_s: float) -> int:
+    async def delete_old(
+        self,
+        *,
+        ended_before_s: float,
+        unstored_before_s: float,
+        stored_before_s: float | None = None,
+    ) -> int:
         """Delete ended runs that are old, with their events; returns how many."""
+        if stored_before_s is None:
+            stored_before_s = ended_before_s
+        before_s = {
+            None: ended_before_s,
+            False: max(ended_before_s, unstored_before_s),
+            True: stored_before_s,
+        }
 
         def is_old(run: StoredRun) -> bool:
             ended_s = run.spec.created_s if self._is_orphan(run) else run.ended_s
-            if ended_s is None:
-                return False
-            is_unstored = run.spec.terms.store is False
-            return ended_s < ended_before_s or (is_unstored and ended_s < unstored_before_s)
+            return ended_s is not None and ended_s < before_s[run.spec.terms.store]
 
         self._check_open()
         return self._delete([run for run in self._database.runs.values() if is_old(run)])

@@ -17,7 +17,7 @@ _NUM_BYTES = func.length(RUNS.c.spec) + func.coalesce(RUNS.c.num_event_bytes, 0)
 _TOTAL_BYTES = select(func.coalesce(func.sum(_NUM_BYTES), 0))
 _FIRST_ENDED = (
     select(RUNS.c.id, _NUM_BYTES)
-    .where(RUNS.c.ended == true())
+    .where(RUNS.c.ended_s.is_not(None))
     .order_by(RUNS.c.ended_s, RUNS.c.id)
     .limit(DELETE_BATCH_SIZE)
 )
@@ -26,28 +26,33 @@ _FIRST_ENDED = (
 class SqlRetention(SqlDatabase):
     """The part of the `Store` contract that deletes runs by the heap."""
 
-    async def delete_old(self, *, ended_before_s: float, unstored_before_s: float) -> int:
+    async def delete_old(
+        self,
+        *,
+        ended_before_s: float,
+        unstored_before_s: float,
+        stored_before_s: float | None = None,
+    ) -> int:
         """Delete ended runs that are old, with their events; returns how many."""
 
+        if stored_before_s is None:
+            stored_before_s = ended_before_s
+        times = (ended_before_s, unstored_before_s, stored_before_s)
+
         def delete_orphans(connection: Connection) -> int:
-            is_old = _is_old(RUNS.c.created_s, ended_before_s, unstored_before_s)
+            is_old = or_(*_ages(RUNS.c.created_s, *times))
             is_orphan = (*is_of_others(self._lease_id or 0), is_old)
             leases = select(RUNS.c.lease_id).where(*is_orphan).distinct()
             gone = gone_leases(connection, self._proof, leases)
             return _delete_batch(connection, *is_orphan, belongs_to(gone)) if gone else 0
 
-        def delete_ended(connection: Connection) -> int:
-            return _delete_batch(connection, RUNS.c.ended_s < ended_before_s)
+        def delete_aged(age: ColumnElement[bool]) -> Callable[[Connection], int]:
+            return lambda connection: _delete_batch(connection, age)
 
-        def delete_unstored(connection: Connection) -> int:
-            is_unstored = RUNS.c.stored == false()
-            return _delete_batch(connection, RUNS.c.ended_s < unstored_before_s, is_unstored)
-
-        return (
-            await self._repeat(delete_ended)
-            + await self._repeat(delete_unstored)
-            + await self._repeat(delete_orphans)
-        )
+        num_deleted = 0
+        for age in _ages(RUNS.c.ended_s, *times):  # one by one, each along its index
+            num_deleted += await self._repeat(delete_aged(age))
+        return num_deleted + await self._repeat(delete_orphans)
 
     async def delete_oldest(self, *, max_bytes: int) -> int:
         """Delete the runs that ended first, until runs take no more than this; how many.
@@ -77,11 +82,19 @@ class SqlRetention(SqlDatabase):
         return num_deleted
 
 
-def _is_old(
-    time: ColumnElement[int], ended_before_s: float, unstored_before_s: float
-) -> ColumnElement[bool]:
-    is_unstored = (RUNS.c.stored == false()) & (time < unstored_before_s)
-    return or_(time < ended_before_s, is_unstored)
+def _ages(
+    time: ColumnElement[int],
+    ended_before_s: float,
+    unstored_before_s: float,
+    stored_before_s: float,
+) -> tuple[ColumnElement[bool], ...]:
+    """The three ways to be old."""
+    is_stored, is_unstored = RUNS.c.stored == true(), RUNS.c.stored == false()
+    return (
+        (time < ended_before_s) & (RUNS.c.stored.is_(None) | is_unstored),
+        (time < unstored_before_s) & is_unstored,
+        (time < stored_before_s) & is_stored,
+    )
 
 
 def _delete_batch(connection: Connection, *conditions: ColumnElement[bool]) -> int:

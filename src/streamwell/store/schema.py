@@ -60,7 +60,7 @@ RUNS = Table(
     Column("idempotency_key", Text),
     # The runs that have not ended.
     Index("runs_by_age", "ended", "created_s", "id"),
-    Index("runs_by_end", "ended_s"),
+    Index("runs_by_end", "ended_s", "id"),
 )
 Index(
     "runs_unstored",

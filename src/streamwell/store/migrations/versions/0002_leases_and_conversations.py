@@ -74,7 +74,7 @@ def _extend_runs() -> None:
 def _index_runs() -> None:
     is_false, is_true = _RUNS.c.stored == sa.false(), _RUNS.c.stored == sa.true()
     has_key = _RUNS.c.idempotency_key.is_not(None)
-    op.create_index("runs_by_end", "runs", ["ended_s"])
+    op.create_index("runs_by_end", "runs", ["ended_s", "id"])
     op.create_index(
         "runs_unstored", "runs", ["ended_s"], sqlite_where=is_false, postgresql_where=is_false
     )

@@ -1,0 +1,212 @@
+"""What a SQLite file may suffer: `SqliteStore` tells it, loses nothing, and works again after."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Coroutine, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import pytest
+
+from streamwell.core.errors import StoreFailed
+from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec, SamplingParams
+from streamwell.store.database import driver_row
+from streamwell.store.sqlite import SqliteStore
+
+T = TypeVar("T")
+
+#: A user that may do little; root may write everything.
+_NOBODY = 65534
+
+
+class Run(Protocol):
+    """Runs a coroutine to its end on the test's one event loop."""
+
+    def __call__(self, coroutine: Coroutine[Any, Any, T], /) -> T: ...
+
+
+def a_run(run_id: str) -> RunSpec:
+    return RunSpec(
+        run_id=run_id,
+        kind=RunKind.CHAT,
+        tenant="",
+        model="brooklet",
+        created_s=1_000,
+        prompts=((1, 2, 3),),
+        num_choices=1,
+        sampling=SamplingParams(max_tokens=16),
+        stop=(),
+    )
+
+
+def a_delta(run_id: str, seq: int, text: str = " word") -> RunEvent:
+    return RunEvent(run_id=run_id, seq=seq, kind=EventKind.DELTA, token_ids=(seq,), text=text)
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    with asyncio.Runner() as runner:
+        yield runner.run
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "streamwell.db"
+
+
+@pytest.fixture
+def store(path: Path, run: Run) -> Iterator[SqliteStore]:
+    """An open store with one run and one event, closed after the test."""
+    store = SqliteStore(path)
+    run(store.open())
+    run(store.commit([a_run("a")], [a_delta("a", 0)]))
+    yield store
+    run(store.close())
+
+
+async def ask(store: SqliteStore, statement: str) -> int | str | None:
+    """What the writer connection answers, outside of a transaction."""
+
+    def execute() -> int | str | None:
+        assert store._writer is not None
+        row = driver_row(store._writer, statement)
+        return row and row[0]
+
+    return await asyncio.get_running_loop().run_in_executor(store._open_threads().writer, execute)
+
+
+def check_all_is_well(store: SqliteStore, run: Run) -> None:
+    """The store takes the next event, holds what it took before, and its file is sound."""
+    run(store.commit([a_run("b")], [a_delta("a", 1)]))
+    assert [a_delta("a", 0), a_delta("a", 1)] == run(store.events("a"))
+    assert "ok" == run(ask(store, "PRAGMA integrity_check"))
+    assert run(ask(store, "PRAGMA foreign_key_check")) is None
+
+
+def test_a_file_that_another_process_locks(store: SqliteStore, path: Path, run: Run) -> None:
+    """Whoever locks the file for longer than the store waits makes writes fail, but not reads."""
+    run(ask(store, "PRAGMA busy_timeout = 1"))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for _ in range(2):
+            with pytest.raises(StoreFailed, match=r"locked.*another process"):
+                run(store.commit([a_run("b")], [a_delta("a", 1)]))
+            with pytest.raises(StoreFailed, match="locked"):
+                run(store.adopt(["brooklet"]))
+        assert [a_delta("a", 0)] == run(store.events("a"))
+    check_all_is_well(store, run)
+
+
+def test_a_disk_that_is_full(store: SqliteStore, run: Run) -> None:
+    """A commit that finds no room fails as a whole; what fits is taken, and all when room is."""
+    run(ask(store, f"PRAGMA max_page_count = {run(ask(store, 'PRAGMA page_count')) + 4}"))
+    for _ in range(3):
+        with pytest.raises(StoreFailed, match=r"full.*prune"):
+            run(store.commit([a_run("b")], [a_delta("b", 0), a_delta("a", 1, "x" * 100_000)]))
+        assert run(store.run("b")) is None
+    assert [a_delta("a", 0)] == run(store.events("a"))
+    run(store.commit([a_run("c")], [a_delta("c", 0)]))
+    run(ask(store, "PRAGMA max_page_count = 1000000"))
+    check_all_is_well(store, run)
+
+
+def test_a_full_disk_takes_deletions(store: SqliteStore, run: Run) -> None:
+    """Old runs can be deleted when nothing else fits, and their room is used again."""
+    ends = [RunEvent(run_id=id_, seq=1, kind=EventKind.END) for id_ in ("big-1", "big-2")]
+    texts = [a_delta(end.run_id, 0, "x" * 200_000) for end in ends]
+    run(store.commit([a_run("big-1"), a_run("big-2")], texts))
+    run(store.commit([], ends))
+    run(ask(store, f"PRAGMA max_page_count = {run(ask(store, 'PRAGMA page_count'))}"))
+    more = a_delta("a", 1, "y" * 150_000)
+    with pytest.raises(StoreFailed, match="full"):
+        run(store.commit([], [more]))
+    assert 1 == run(store.delete_oldest(max_bytes=300_000))
+    run(store.commit([], [more]))
+    assert [a_delta("a", 0), more] == run(store.events("a"))
+
+
+def test_a_file_that_becomes_read_only(store: SqliteStore, run: Run) -> None:
+    """Writes are refused while the file may not be written, reads go on."""
+    run(ask(store, "PRAGMA query_only = ON"))
+    with pytest.raises(StoreFailed, match=r"readonly.*must be allowed"):
+        run(store.commit([a_run("b")], []))
+    assert [a_delta("a", 0)] == run(store.events("a"))
+    run(ask(store, "PRAGMA query_only = OFF"))
+    check_all_is_well(store, run)
+
+
+def open_and_tell(path: Path) -> None:
+    """In a child process: open the store as one who is not root, and say how it went."""
+    store = SqliteStore(path)
+    if os.geteuid() == 0:
+        os.setuid(_NOBODY)  # only now: Python itself may lie where nobody else can read it
+
+    async def open_it() -> None:
+        try:
+            await store.open()
+        except StoreFailed as error:
+            print(error)  # noqa: T201
+            return
+        print(await store.run("a") == a_run("a"))  # noqa: T201
+        await store.close()
+
+    asyncio.run(open_it())
+
+
+@pytest.fixture
+def shared_folder() -> Iterator[Path]:
+    """A folder of a user who is not root; not pytest's, which such users cannot enter."""
+    folder = Path(tempfile.mkdtemp(prefix="streamwell-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.slow
+def test_a_file_that_may_not_be_written(shared_folder: Path, run: Run) -> None:
+    """A user who may not write the file is told so; once allowed, all is there."""
+    path = shared_folder / "streamwell.db"
+    store = SqliteStore(path)
+    run(store.open())
+    run(store.commit([a_run("a")], []))
+    run(store.close())
+    path.chmod(0o444)
+    if os.geteuid() == 0:
+        for file in (shared_folder, path):
+            os.chown(file, _NOBODY, _NOBODY)
+    answers = []
+    for mode in (0o444, 0o600):
+        path.chmod(mode)
+        command = [sys.executable, __file__, str(path)]
+        answer = subprocess.run(command, capture_output=True, text=True, check=True)
+        answers.append(answer.stdout)
+    assert "Permission denied" in answers[0]
+    assert str(path) in answers[0]
+    assert "True\n" == answers[1]
+
+
+def test_a_lock_file_of_a_living_server_is_respected(path: Path, run: Run) -> None:
+    """Whoever moves the database of a running server away cannot start another in its place."""
+    old, new = SqliteStore(path), SqliteStore(path)
+    run(old.open())
+    for file in path.parent.glob("streamwell.db*"):
+        if ".lease-" not in file.name:
+            file.rename(file.with_name(f"old-{file.name}"))
+    with pytest.raises(StoreFailed, match="server still runs"):
+        run(new.open())
+    run(old.close())
+    run(new.open())
+    run(new.commit([replace(a_run("a"), created_s=5)], []))
+    run(new.close())
+
+
+if __name__ == "__main__":
+    open_and_tell(Path(sys.argv[1]))
