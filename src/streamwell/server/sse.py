@@ -126,6 +126,8 @@ class EventStream(Response):
         """All frames of one event; they leave in one write."""
         parts = self._lines(event)
         skip, self._skip = self._skip, 0
+        if skip >= len(parts):  # an id that we never gave
+            skip = 0
         return b"".join(
             b"id: %b\n%b\n\n" % (frame_id(event.run_id, event.seq, k, len(parts)).encode(), lines)
             for k, lines in enumerate(parts)
