@@ -1,7 +1,7 @@
 """What the run log costs, and how many can read it: `python -m bench.durability`.
 
-First our server with its log in memory, on disk, and pressed onto the disk at each commit: they
-take turns under the same load, and are compared round by round with the one in memory. Then one
+First three of our servers, with their log in memory, on disk, and pressed onto the disk at each
+commit: they take turns under the same load, and are compared round by round. Then one
 run with very many readers, and as many runs with one reader each; the scripted engine generates
 these, so that the server's own work is what is measured.
 """
@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import psutil
@@ -26,7 +27,7 @@ import psutil
 from bench.load import drive
 from bench.models import model_folder
 from bench.report import machine, percentile, print_machine
-from bench.server import LEVEL_TIMEOUT_S, Prompts, Target, running
+from bench.server import LEVEL_TIMEOUT_S, Target, running
 
 LEVELS = ("memory", "process", "disk")
 STEP_S, READ_TOKENS = 0.05, 200
@@ -50,34 +51,54 @@ def bytes_per_event(data_dir: Path) -> float:
     return float(pages * page_size / events)
 
 
-def cost(folder: Path, level: str, clients: int, seed: str, scratch: Path) -> tuple[float, float]:
-    """Tokens per second, and the p99 of the time to the first token in ms, at one durability."""
-    data_dir = scratch / f"{level}-{seed}"
-    bodies = Prompts(folder).bodies("", 2 * clients, seed)
-    with serving(folder, data_dir, "--durability", level) as base_url:
-        asyncio.run(drive(base_url, bodies[:2], 2, timeout_s=LEVEL_TIMEOUT_S))
-        answers, wall_s = asyncio.run(drive(base_url, bodies, clients, timeout_s=LEVEL_TIMEOUT_S))
-    if level != "memory":
-        print(f"    {bytes_per_event(data_dir):.0f} bytes per event in the file")
+def bodies(clients: int, num_tokens: int, seed: str) -> list[dict[str, Any]]:
+    """Short prompts and answers of one length: decoding is what writes to the log."""
+    return [
+        {
+            "messages": [{"role": "user", "content": f"Tell me about {seed} and {index}."}],
+            "max_tokens": num_tokens,
+            "ignore_eos": True,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        for index in range(clients)
+    ]
+
+
+def load(base_url: str, clients: int, num_tokens: int, seed: str) -> tuple[float, list[float]]:
+    """Tokens per second, and the times to the first token in ms."""
+    requests = bodies(clients, num_tokens, seed)
+    answers, wall_s = asyncio.run(drive(base_url, requests, clients, timeout_s=LEVEL_TIMEOUT_S))
     tokens = sum(answer.completion_tokens for answer in answers)
-    return tokens / wall_s, 1e3 * percentile([answer.ttft_s for answer in answers], 99)
+    return tokens / wall_s, [1e3 * answer.ttft_s for answer in answers]
 
 
-def measure_cost(folder: Path, clients: int, rounds: int, scratch: Path) -> None:
-    """Print each round, and the medians next to those of the log in memory."""
-    figures: dict[str, list[tuple[float, float]]] = {level: [] for level in LEVELS}
-    for index in range(rounds):
-        for level in LEVELS[index % 3 :] + LEVELS[: index % 3]:
-            figures[level].append(cost(folder, level, clients, str(index), scratch))
-            tok_s, ttft_ms = figures[level][-1]
-            print(f"round {index + 1}  {level:8} {tok_s:7.1f} tok/s  TTFT p99 {ttft_ms:6.0f} ms")
-    for level in LEVELS[1:]:
-        pairs = list(zip(figures[level], figures["memory"], strict=True))
-        ratios = [ours[0] / memory[0] for ours, memory in pairs]
-        later_ms = statistics.median(ours[1] - memory[1] for ours, memory in pairs)
+def measure_cost(folder: Path, clients: int, num_tokens: int, rounds: int, scratch: Path) -> None:
+    """Three servers side by side, under load in turn; prints what each level gives up."""
+    tok_s: dict[str, list[float]] = {level: [] for level in LEVELS}
+    ttft_ms: dict[str, list[float]] = {level: [] for level in LEVELS}
+    with contextlib.ExitStack() as servers:
+        urls = {}
+        for level in LEVELS:
+            server = serving(folder, scratch / level, "--durability", level)
+            urls[level] = servers.enter_context(server)
+            load(urls[level], clients, 8, "warm up")
+        for index in range(rounds):
+            for level in LEVELS[index % 3 :] + LEVELS[: index % 3]:
+                rate, first_ms = load(urls[level], clients, num_tokens, str(index))
+                tok_s[level].append(rate)
+                ttft_ms[level] += first_ms
+    for level in LEVELS:
+        pairs = zip(tok_s[level], tok_s["memory"], strict=True)
+        ratios = [ours / memory for ours, memory in pairs]
+        size = "" if level == "memory" else f"{bytes_per_event(scratch / level):.0f} bytes/event"
         print(
-            f"{level}: {statistics.median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f}) of the"
-            f" tok/s in memory, first token {later_ms:+.1f} ms at p99"
+            f"{level:8} {statistics.median(tok_s[level]):7.1f} tok/s, "
+            f"{statistics.median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f}) of memory's; "
+            f"first token p50 {percentile(ttft_ms[level], 50):.0f} ms, "
+            f"p99 {percentile(ttft_ms[level], 99):.0f} ms  {size}",
+            flush=True,
         )
 
 
@@ -133,13 +154,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.durability", description=__doc__)
     parser.add_argument("--model", default="smol135", help="a name of bench.models, or a folder")
     parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=64, help="of each answer")
+    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--readers", type=int, default=1000)
     args = parser.parse_args()
     print_machine(machine() | {"model": args.model})
     with tempfile.TemporaryDirectory(prefix="streamwell-bench-") as scratch:
         if args.rounds:
-            measure_cost(model_folder(args.model), args.clients, args.rounds, Path(scratch))
+            folder = model_folder(args.model)
+            measure_cost(folder, args.clients, args.tokens, args.rounds, Path(scratch))
         if args.readers:
             measure_readers(args.readers, Path(scratch))
 
