@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from rig import Rig, read, request, run, text_of, turns
 
-from streamwell.core.errors import StoreFailed
+from streamwell.core.errors import LeaseLost, StoreFailed
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -89,6 +89,36 @@ def test_the_next_run_is_saved_again() -> None:
             await turns()
             reader.close()
             await turns()
+        reader = await rig.runs.start(request())
+        assert "abcde" == text_of(await read(reader))
+        reader.close()
+
+    run(test)
+
+
+def test_a_lost_lease_ends_what_is_live_and_is_renewed() -> None:
+    """Runs that another server has taken over are not ours to show; those that come are."""
+
+    async def test(rig: Rig) -> None:
+        taken = [await rig.runs.start(request(max_tokens=20)) for _ in range(2)]
+        await turns()
+        leases = []
+        open_store = rig.store.open
+
+        async def count() -> None:
+            leases.append(1)
+            await open_store()
+
+        rig.store.open = count  # type: ignore[method-assign]
+        rig.store.failures = [LeaseLost()]
+        rig.engine.allow(1)
+        await turns()
+        for reader in taken:
+            with pytest.raises(StoreFailed):
+                await read(reader)
+            reader.close()
+        assert [1] == leases
+        rig.engine.allow(100)
         reader = await rig.runs.start(request())
         assert "abcde" == text_of(await read(reader))
         reader.close()

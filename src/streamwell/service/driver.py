@@ -7,9 +7,11 @@ ids that it has. A choice that makes no progress through several deaths is taken
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 
 import structlog
 
@@ -33,6 +35,7 @@ class Driver:
     def __init__(self, run_log: RunLog, metrics: Metrics) -> None:
         self._log = run_log
         self._metrics = metrics
+        self._attempts = itertools.count()
 
     async def drive(self, run: Run, model: ServedModel) -> None:
         """Generate all choices that have no end yet.
@@ -58,6 +61,9 @@ class Driver:
             if len(pipeline.token_ids) > num_tokens:
                 num_deaths, num_tokens = 0, len(pipeline.token_ids)
             request = engine_request(run.spec, index, info)
+            # A name of its own: tokens of an attempt that was closed may still be on their way.
+            name = f"{request.request_id}/{next(self._attempts)}"
+            request = replace(request, request_id=name)
             try:
                 async with aclosing(generate_text(model.engine, request, pipeline)) as items:
                     await self._write(run, index, items)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -50,9 +50,12 @@ class TextEncoder:
     event of its own, `done`: `error` is the name of what an EventSource itself reports.
     """
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self, spec: RunSpec, before: Iterable[RunEvent] = ()) -> None:
+        """`before` are the events that the client has seen: the last frame has their reasons."""
         self._has_choices = spec.total_choices > 1
-        self._reasons: dict[int, FinishReason | None] = {}
+        self._reasons: dict[int, FinishReason | None] = {
+            event.index: event.finish_reason for event in before if event.kind is EventKind.FINISH
+        }
 
     def lines(self, event: RunEvent) -> list[bytes]:
         """The frames of one event.

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from streamwell.core.errors import Unavailable
 from streamwell.server.answers import (
+    Resume,
     ResumeDep,
     follow,
     idempotency_key,
@@ -29,8 +30,7 @@ from streamwell.server.deps import (
 )
 from streamwell.server.errors import JSONBytes
 from streamwell.server.schemas.runs import StartRunRequest, TicketRequest
-from streamwell.server.sse import EventStream, Payloads, retry_later
-from streamwell.service.reader import Reader
+from streamwell.server.sse import EventStream, retry_later
 
 router = APIRouter(route_class=ClosedRoute, tags=["runs"])
 #: What a page may ask for with a ticket in place of a key.
@@ -80,8 +80,7 @@ async def run_events(
     resume: ResumeDep,
 ) -> Response:
     """The stream of any run, from a place on."""
-    cursor = resume.cursor(run_id)
-    return await follow(services, request, run_id, tenant, cursor, _lines)
+    return await _go_on(run_id, request, services, tenant, resume)
 
 
 @reader_router.get("/stream", response_model=None)
@@ -94,7 +93,7 @@ async def stream(
     """Start a run and stream it; a browser's `EventSource` that reconnects goes on with it."""
     if resume.last_event_id:
         run_id = run_of(resume.last_event_id)
-        return await follow(services, request, run_id, tenant, resume.cursor(run_id), _lines)
+        return await _go_on(run_id, request, services, tenant, resume)
     body = _from_query(request, services)
     try:
         reader = await services.runs.start(text_run(body, tenant))
@@ -103,7 +102,10 @@ async def stream(
             return retry_later(error)
         raise
     return EventStream(
-        reader, _lines(reader), ping_s=services.ping_s, for_eventsource=wants_events(request)
+        reader,
+        TextEncoder(reader.spec).lines,
+        ping_s=services.ping_s,
+        for_eventsource=wants_events(request),
     )
 
 
@@ -129,11 +131,17 @@ def _from_query(request: Request, services: Services) -> StartRunRequest:
     return body
 
 
+async def _go_on(
+    run_id: str, request: Request, services: Services, tenant: str, resume: Resume
+) -> Response:
+    cursor = resume.cursor(run_id)
+    spec = await services.runs.find(run_id, tenant)
+    events = await services.runs.log.events(run_id) if cursor.after_seq >= 0 else []
+    encoder = TextEncoder(spec, (event for event in events if event.seq <= cursor.after_seq))
+    return await follow(services, request, run_id, tenant, cursor, lambda _reader: encoder.lines)
+
+
 async def _run_dict(run_id: str, services: Services, tenant: str) -> dict[str, Any]:
     spec = await services.runs.find(run_id, tenant)
     events = await services.runs.log.events(run_id)
     return run_dict(spec, events, is_paused=services.runs.is_paused(run_id))
-
-
-def _lines(reader: Reader) -> Payloads:
-    return TextEncoder(reader.spec).lines
