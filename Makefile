@@ -21,6 +21,8 @@ $(VENV)/.base: pyproject.toml constraints.txt $(NATIVE)
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.base
+	# the tests of what browsers do want one
+	command -v chromium >/dev/null || apt-get install -qq -y chromium >/dev/null || true
 	$(BIN)/pip install --quiet -c constraints.txt --group dev
 	touch $@
 

@@ -77,6 +77,7 @@ class SteppedEngine(ScriptedEngine):
         super().__init__(lambda _ids, _seed, index: 97 + index % 26, vocab_size=128, **options)  # type: ignore[arg-type]
         self._permits = asyncio.Semaphore(0)
         self.num_open = 0
+        self.request_ids: list[str] = []
 
     def allow(self, num_steps: int) -> None:
         for _ in range(num_steps):
@@ -84,6 +85,7 @@ class SteppedEngine(ScriptedEngine):
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenDelta, None]:
         self.num_open += 1
+        self.request_ids.append(request.request_id)
         stream = super().generate(request)
         try:
             await self._permits.acquire()

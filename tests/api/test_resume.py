@@ -64,6 +64,23 @@ def test_a_run_without_readers_pauses_and_goes_on(num_tokens: int) -> None:
     run(test, grace_s=GRACE_S)
 
 
+def test_a_run_that_goes_on_is_another_request() -> None:
+    """What the engine says late of the one that was closed is not taken for the next one's."""
+
+    async def test(rig: Rig) -> None:
+        reader = await rig.runs.start(request(n=2))
+        await turns()
+        for _ in range(2):
+            reader.close()
+            await turns()
+            reader = await rig.runs.attach(reader.spec.run_id, "")
+            await turns()
+        reader.close(resumable=False)
+        assert 6 == len(set(rig.engine.request_ids)) == len(rig.engine.request_ids)
+
+    run(test, grace_s=GRACE_S)
+
+
 def test_a_reader_that_comes_back_at_once_stops_the_pause() -> None:
     """Between the cancelling of the run's task and its end somebody may come: it goes on."""
 

@@ -47,6 +47,7 @@ class SamplingParams:
 class GenerateRequest:
     """All that an engine may know of a request: ids in, ids out."""
 
+    #: Never given twice: what an engine says late must not be taken for a later request's.
     request_id: str
     prompt_ids: tuple[int, ...]
     sampling: SamplingParams

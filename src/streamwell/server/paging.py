@@ -27,7 +27,7 @@ class ListQuery:
 
 
 _Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
-_After = Annotated[str, Query(max_length=128)]
+_After = Annotated[str, Query(max_length=128, pattern="^[A-Za-z0-9_-]*$")]
 _Order = Annotated[Literal["asc", "desc"], Query()]
 
 

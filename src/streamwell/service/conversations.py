@@ -34,7 +34,7 @@ from streamwell.core.types import (
 )
 from streamwell.service.once import Once
 from streamwell.service.reader import Reader
-from streamwell.service.runs import RunService
+from streamwell.service.runs import RunService, is_id
 
 #: Items of one conversation; what it takes to read all of them is bounded by this.
 MAX_ITEMS = 2048
@@ -67,7 +67,8 @@ class Conversations:
 
     async def find(self, conversation_id: str, tenant: str) -> Conversation:
         """Raises `ConversationNotFound`, also for another tenant's."""
-        conversation = await self._store.conversation(conversation_id)
+        is_possible = is_id(conversation_id)
+        conversation = await self._store.conversation(conversation_id) if is_possible else None
         if conversation is None or conversation.tenant != tenant:
             raise ConversationNotFound
         return conversation

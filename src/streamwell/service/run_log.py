@@ -193,6 +193,10 @@ class RunLog:
         if not is_shown:
             raise InvalidRequest(f"the run has no event {seq} yet", "starting_after")
 
+    def is_live(self, run_id: str) -> bool:
+        """Its end is not committed yet."""
+        return run_id in self._live
+
     async def is_end(self, run_id: str, seq: int) -> bool:
         """This is the last event of a run that has ended."""
         if run_id in self._live:

@@ -8,6 +8,7 @@ it no longer. It goes on when a reader comes back in time; else it is cancelled.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from dataclasses import replace
 
@@ -33,9 +34,16 @@ from streamwell.telemetry import Metrics
 
 log = structlog.get_logger()
 
+_ID = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
+
 DEFAULT_GRACE_S = 30.0
 #: Runs that may wait for a reader; those beyond are cancelled as if there was no grace.
 MAX_PAUSED = 1024
+
+
+def is_id(text: str) -> bool:
+    """It may be the id of something stored; no database is asked for what cannot be."""
+    return _ID.fullmatch(text) is not None
 
 
 class RunService:
@@ -94,7 +102,7 @@ class RunService:
     async def find(self, run_id: str, tenant: str) -> RunSpec:
         """Raises `RunNotFound` for an unknown run and for another tenant's."""
         live = self._live.get(run_id)
-        spec = live.spec if live else await self.log.spec(run_id)
+        spec = live.spec if live else await self.log.spec(run_id) if is_id(run_id) else None
         if spec is None or spec.tenant != tenant:
             raise RunNotFound
         return spec
@@ -139,6 +147,7 @@ class RunService:
         spec = await self.find(run_id, tenant)
         if (run := self._live.get(run_id)) is not None:
             self._cancel(run)
+        if self.log.is_live(run_id):  # its end may be on its way to the store
             await self.log.wait_for_end(run_id)
         return spec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.responses import Response
@@ -94,6 +94,7 @@ async def stream(
     if resume.last_event_id:
         run_id = run_of(resume.last_event_id)
         return await _go_on(run_id, request, services, tenant, resume)
+    _refuse_other_sites(request, services)
     body = _from_query(request, services)
     try:
         reader = await services.runs.start(text_run(body, tenant))
@@ -114,6 +115,12 @@ async def ticket(body: TicketRequest, services: ServicesDep, tenant: TenantDep) 
     """A short-lived stand-in for the caller's key: `?ticket=` opens streams, and nothing else."""
     value, expires_s = services.keys.ticket(tenant, body.lifetime_s)
     return JSONBytes({"object": "ticket", "ticket": value, "expires_at": expires_s}, 201)
+
+
+def _refuse_other_sites(request: Request, services: Services) -> None:
+    """Without keys, a page of any site could start runs: its browser says that it is one."""
+    if services.keys.is_open and request.headers.get("sec-fetch-site") == "cross-site":
+        raise HTTPException(403, "pages of other sites need a ticket, and the server an API key")
 
 
 def _from_query(request: Request, services: Services) -> StartRunRequest:

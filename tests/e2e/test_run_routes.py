@@ -187,3 +187,18 @@ def test_tickets_open_streams_and_nothing_else(tmp_path_factory: pytest.TempPath
             server.client.get(re.sub("ticket=.", "ticket=!", path)),
         ]
     assert [401] * 4 == [answer.status_code for answer in closed]
+
+
+def test_pages_of_other_sites_start_nothing(scripted: ServerProcess) -> None:
+    """Without keys the browser's own word for where a request comes from is what there is."""
+    path = "/v1/stream?prompt=Hello&max_tokens=2"
+    for site, status in (("cross-site", 403), ("same-origin", 200), ("none", 200)):
+        answer = scripted.client.get(path, headers={"sec-fetch-site": site})
+        assert status == answer.status_code
+
+
+@pytest.mark.parametrize("run_id", ["%00", "run-1%00", "x" * 81, "%F0%9F%98%80", "..%2fmodels"])
+def test_what_can_be_no_id_is_404(scripted: ServerProcess, run_id: str) -> None:
+    """It is not looked for."""
+    for path in (f"/v1/runs/{run_id}", f"/v1/conversations/{run_id}", f"/v1/responses/{run_id}"):
+        assert 404 == scripted.client.get(path).status_code
