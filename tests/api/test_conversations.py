@@ -9,8 +9,9 @@ import pytest
 from http_rig import call, error, ok
 from rig import Rig, run, turns, until
 
+from streamwell.core.conversation import ConversationItem
 from streamwell.core.errors import StoreFailed
-from streamwell.core.types import ConversationItem, Message
+from streamwell.core.types import Message
 from streamwell.service.conversations import MAX_ITEMS
 
 pytestmark = pytest.mark.timeout(30)

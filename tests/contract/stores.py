@@ -9,10 +9,9 @@ from typing import Any, Protocol, TypeVar
 
 from postgres import Cluster
 
+from streamwell.core.conversation import Conversation, ConversationItem
 from streamwell.core.ports import Store
 from streamwell.core.types import (
-    Conversation,
-    ConversationItem,
     EventKind,
     Message,
     RunEvent,

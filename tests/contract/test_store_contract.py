@@ -27,13 +27,13 @@ from stores import (
     sqlite_site,
 )
 
+from streamwell.core.conversation import Page
 from streamwell.core.errors import StoreFailed
 from streamwell.core.ports import Store
 from streamwell.core.types import (
     EventKind,
     FinishReason,
     Message,
-    Page,
     RunEvent,
     RunKind,
     RunSpec,

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 from stores import Run, Site, a_conversation, a_run, an_item
 
+from streamwell.core.conversation import ConversationItem, Page
 from streamwell.core.ports import Store
-from streamwell.core.types import ConversationItem, Message, Page
+from streamwell.core.types import Message
 
 OLDEST_FIRST = Page(newest_first=False)
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Protocol
 
+from streamwell.core.conversation import Conversation, ConversationItem, Page
 from streamwell.core.types import (
-    Conversation,
-    ConversationItem,
     EngineInfo,
     EngineStats,
     EngineStatus,
     GenerateRequest,
-    Page,
     RunEvent,
     RunKind,
     RunSpec,

@@ -269,33 +269,3 @@ class EngineStats:
     #: Tokens that were guessed, and the guesses that were right.
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
-    """A stored conversation; its items are kept apart."""
-
-    conversation_id: str
-    tenant: str
-    #: Seconds since the epoch.
-    created_s: int
-    metadata: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationItem:
-    """One item of a conversation: a message, or the answer that a run gives."""
-
-    item_id: str
-    message: Message | None = None
-    #: The run whose text is the assistant's message; empty if there is a message.
-    run_id: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """Which part of a list: after the entry of this id, so many, oldest or newest first."""
-
-    limit: int = 20
-    after: str = ""
-    newest_first: bool = True

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from fastapi import Depends, Query
 
-from streamwell.core.types import Page
+from streamwell.core.conversation import Page
 
 MAX_LIMIT = 100
 

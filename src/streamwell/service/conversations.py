@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from streamwell.core.conversation import Conversation, ConversationItem, Page
 from streamwell.core.errors import (
     ConversationNotFound,
     InvalidRequest,
@@ -21,17 +22,7 @@ from streamwell.core.errors import (
     StoreFailed,
 )
 from streamwell.core.ports import Store
-from streamwell.core.types import (
-    Conversation,
-    ConversationItem,
-    EventKind,
-    Message,
-    Page,
-    RunEvent,
-    RunKind,
-    RunRequest,
-    RunSpec,
-)
+from streamwell.core.types import EventKind, Message, RunEvent, RunKind, RunRequest, RunSpec
 from streamwell.service.once import Once
 from streamwell.service.reader import Reader
 from streamwell.service.runs import RunService, is_id

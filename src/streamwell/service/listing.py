@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streamwell.core.types import Page, RunKind, RunSpec
+from streamwell.core.conversation import Page
+from streamwell.core.types import RunKind, RunSpec
 from streamwell.service.run_log import RunLog
 
 _BATCH = 100

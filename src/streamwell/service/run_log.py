@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Collection
 
 import structlog
 
+from streamwell.core.conversation import Page
 from streamwell.core.errors import (
     InvalidRequest,
     LeaseLost,
@@ -20,7 +21,7 @@ from streamwell.core.errors import (
     StreamwellError,
 )
 from streamwell.core.ports import Store
-from streamwell.core.types import EventKind, Page, RunEvent, RunKind, RunSpec
+from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec
 
 log = structlog.get_logger()
 

@@ -6,8 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
+from streamwell.core.conversation import Page
 from streamwell.core.errors import LeaseLost
-from streamwell.core.types import EventKind, Page, RunEvent, RunKind, RunSpec
+from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec
 from streamwell.store.memory_conversations import MemoryConversations
 from streamwell.store.memory_database import MemoryDatabase, StoredRun
 from streamwell.store.paging import page_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from streamwell.core.conversation import Conversation, ConversationItem, Page
 from streamwell.core.errors import StoreFailed
-from streamwell.core.types import Conversation, ConversationItem, Page
 from streamwell.store.memory_database import MemoryDatabase, StoredConversation
 from streamwell.store.paging import page_of
 

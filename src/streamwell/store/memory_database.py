@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from streamwell.core.types import Conversation, ConversationItem, RunEvent, RunSpec
+from streamwell.core.conversation import Conversation, ConversationItem
+from streamwell.core.types import RunEvent, RunSpec
 from streamwell.store.rows import event_bytes, spec_bytes
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Select, tuple_
 
-from streamwell.core.types import Page
+from streamwell.core.conversation import Page
 
 T = TypeVar("T")
 

@@ -11,15 +11,8 @@ from typing import Any
 
 import msgspec
 
-from streamwell.core.types import (
-    Conversation,
-    ConversationItem,
-    EventKind,
-    FinishReason,
-    RunEvent,
-    RunSpec,
-    Usage,
-)
+from streamwell.core.conversation import Conversation, ConversationItem
+from streamwell.core.types import EventKind, FinishReason, RunEvent, RunSpec, Usage
 
 Row = Sequence[Any]
 

@@ -17,7 +17,8 @@ from sqlalchemy import (
     update,
 )
 
-from streamwell.core.types import EventKind, Page, RunEvent, RunKind, RunSpec
+from streamwell.core.conversation import Page
+from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec
 from streamwell.store.leases import Proof, adopt
 from streamwell.store.paging import select_page
 from streamwell.store.retention import SqlRetention

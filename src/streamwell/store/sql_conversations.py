@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from streamwell.core.types import Conversation, ConversationItem, Page
+from streamwell.core.conversation import Conversation, ConversationItem, Page
 from streamwell.store.database import SqlDatabase
 from streamwell.store.paging import select_page
 from streamwell.store.rows import (

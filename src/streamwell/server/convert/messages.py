@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from streamwell.core.types import (
-    Conversation,
-    ConversationItem,
-    EventKind,
-    FinishReason,
-    Message,
-    RunEvent,
-)
+from streamwell.core.conversation import Conversation, ConversationItem
+from streamwell.core.types import EventKind, FinishReason, Message, RunEvent
 from streamwell.server.schemas.responses import InputMessage
 
 _ROLES = {"developer": "system"}
