@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from collections.abc import Callable, Iterable
+from typing import TextIO, cast
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -16,6 +18,21 @@ from streamwell.core.types import EngineStats
 #: Buckets of the OpenTelemetry GenAI conventions, in seconds.
 DURATION_BUCKETS = tuple(0.01 * 2**power for power in range(14))
 TOKEN_BUCKETS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
+
+
+class _StandardError:
+    """Where log lines go; one that cannot be written is lost, and whoever logs does not hear of it.
+
+    The disk that the log is on may be full.
+    """
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
 
 
 def configure_logging(level: str, *, as_json: bool) -> None:
@@ -32,7 +49,7 @@ def configure_logging(level: str, *, as_json: bool) -> None:
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _StandardError())),
         cache_logger_on_first_use=True,
     )
 

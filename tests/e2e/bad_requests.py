@@ -181,7 +181,7 @@ _HTTP = [
         path=CHAT,
         status=405,
         code="method_not_allowed",
-        method="GET",
+        method="PUT",
         content=b"",
     ),
     Bad(

@@ -142,5 +142,6 @@ def test_a_signal_while_loading_ends_the_server(start_server: StartServer, engin
     server.signal(signal.SIGTERM)
 
     assert 0 == server.wait(timeout_s=30)
-    assert [] == [child for child in children if child.is_running()]
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert [] == alive
     assert "Traceback" not in server.log()
