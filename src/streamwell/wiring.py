@@ -38,6 +38,7 @@ log = structlog.get_logger()
 
 _MIB = 1 << 20
 _RETENTION_SWEEP_S = 60.0
+_RECOVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +61,17 @@ class Application:
             StoreFailed: the log cannot be opened.
         """
         loading = asyncio.create_task(self.model.load(), name="load model")
-        sweeping: asyncio.Task[None] | None = None
+        chores: list[asyncio.Task[None]] = []
         try:
             await self.run_log.open()
             await self.services.runs.recover()
-            sweeping = asyncio.create_task(_sweep(self.run_log, self.settings), name="retention")
+            chores = [
+                asyncio.create_task(_sweep(self.run_log, self.settings), name="retention"),
+                asyncio.create_task(_recover(self.services.runs), name="recovery"),
+            ]
             yield loading
         finally:
-            for task in filter(None, (loading, sweeping)):
+            for task in (loading, *chores):
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
             await self.model.engine.stop()
@@ -109,6 +113,15 @@ def build(settings: Settings, model_path: Path, first: EngineProcess | None) -> 
         run_log=run_log,
         settings=settings,
     )
+
+
+async def _recover(runs: RunService) -> None:
+    """Go on with what nobody drives: another server has gone, or the store had failed us."""
+    while True:
+        await asyncio.sleep(_RECOVERY_S)
+        if not runs.is_draining:
+            with contextlib.suppress(StoreFailed):
+                await runs.recover()
 
 
 async def _sweep(run_log: RunLog, settings: Settings) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from rig import Rig, read, request, run, text_of, turns
 
-from streamwell.core.errors import LeaseLost, StoreFailed
+from streamwell.core.errors import LeaseLost, RunElsewhere, StoreFailed
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -124,3 +124,32 @@ def test_a_lost_lease_ends_what_is_live_and_is_renewed() -> None:
         reader.close()
 
     run(test)
+
+
+def test_a_run_whose_log_broke_goes_on() -> None:
+    """Once the store works again: from what was shown on, no token lost or repeated."""
+
+    async def test(rig: Rig) -> None:
+        reader = await rig.runs.start(request(max_tokens=6))
+        rig.engine.allow(2)
+        await turns()
+        rig.store.failures = [StoreFailed("disk full")]
+        rig.engine.allow(1)
+        await turns()
+        with pytest.raises(StoreFailed):
+            await read(reader)
+        reader.close()
+        with pytest.raises(RunElsewhere):
+            await rig.runs.attach(reader.spec.run_id, "")
+        with pytest.raises(RunElsewhere):
+            await rig.runs.cancel(reader.spec.run_id, "")
+        await rig.runs.recover()
+        again = await rig.runs.attach(reader.spec.run_id, "")
+        rig.engine.allow(100)
+        events = await read(again)
+        again.close()
+
+        assert "abcdef" == text_of(events)
+        assert list(range(len(events))) == [event.seq for event in events]
+
+    run(test, grace_s=1000.0)

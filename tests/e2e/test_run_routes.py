@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import httpx2
 import pytest
-from harness import ServerProcess, eventually
+from harness import ServerProcess, StartServer, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -202,3 +203,31 @@ def test_what_can_be_no_id_is_404(scripted: ServerProcess, run_id: str) -> None:
     """It is not looked for."""
     for path in (f"/v1/runs/{run_id}", f"/v1/conversations/{run_id}", f"/v1/responses/{run_id}"):
         assert 404 == scripted.client.get(path).status_code
+
+
+def test_a_live_server_takes_over_from_one_that_is_gone(start_server: StartServer) -> None:
+    """Two on one log: what one drives is 503 at the other, until the first is killed."""
+    flags = ("--engine", "scripted", "--scripted-step-s", "0.02")
+    first = start_server(*flags)
+    first.wait_until_ready()
+    second = start_server(*flags, data_dir=first.database_path.parent)
+    second.wait_until_ready()
+    whole = second.text(PROMPT | {"max_tokens": 300})
+    body = PROMPT | {"max_tokens": 300, "background": True, "raw": True}
+    run = first.post("/v1/runs", body).json()
+    seen = follow(first, run["events_url"], count=5)
+    for answer in (
+        second.client.get(run["events_url"]),
+        second.post(f"/v1/runs/{run['id']}/cancel", {}),
+        second.client.delete(f"/v1/runs/{run['id']}"),
+    ):
+        assert (503, "run_elsewhere") == (answer.status_code, answer.json()["error"]["code"])
+        assert answer.headers["retry-after"]
+    first.signal(signal.SIGKILL)
+    first.wait()
+    eventually(
+        lambda: second.client.get(run["events_url"]).status_code == 200, "the other has taken over"
+    )
+    seen += follow(second, run["events_url"], {"Last-Event-ID": seen[-1]["id"]})
+    assert whole == text_of(seen)
+    assert [f"{run['id']}:{seq}" for seq in range(len(seen))] == [frame["id"] for frame in seen]

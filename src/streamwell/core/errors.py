@@ -9,6 +9,7 @@
     │   ├── Overloaded
     │   ├── ModelLoading
     │   ├── EngineUnavailable
+    │   ├── RunElsewhere      its server is another one, or it waits to be taken up
     │   └── ShuttingDown
     ├── EngineError           the engine failed
     │   ├── EngineDied        the whole engine; every live request of it ends
@@ -104,6 +105,13 @@ class EngineUnavailable(Unavailable):
     """The engine is restarting."""
 
     code = "engine_restarting"
+    retry_after_s = 2
+
+
+class RunElsewhere(Unavailable):
+    """The run is not in the hands of this server now."""
+
+    code = "run_elsewhere"
     retry_after_s = 2
 
 

@@ -37,7 +37,7 @@ async def accept(request: RunRequest, model: ServedModel) -> RunSpec:
     encoder, info = model.require()
     prompts = await asyncio.to_thread(_encode_all, encoder, request, info)
     return RunSpec(
-        run_id=f"{request.kind}-{secrets.token_hex(16)}",
+        run_id=_new_id(request.kind),
         kind=request.kind,
         tenant=request.tenant,
         model=request.model or model.names[0],
@@ -49,6 +49,11 @@ async def accept(request: RunRequest, model: ServedModel) -> RunSpec:
         priority=request.priority,
         terms=request.terms,
     )
+
+
+def _new_id(kind: RunKind) -> str:
+    """Ids sort by the time at which they were made, to the millisecond."""
+    return f"{kind}-{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
 
 
 def engine_request(spec: RunSpec, index: int, info: EngineInfo) -> GenerateRequest:

@@ -17,15 +17,16 @@ from streamwell.core.errors import (
     ConversationNotFound,
     InvalidRequest,
     ItemNotFound,
+    RunElsewhere,
     RunNotEnded,
     RunNotFound,
     StoreFailed,
 )
 from streamwell.core.ports import Store
-from streamwell.core.types import EventKind, Message, RunEvent, RunKind, RunRequest, RunSpec
+from streamwell.core.types import EventKind, Message, RunEvent, RunKind, RunRequest, RunSpec, is_id
 from streamwell.service.once import Once
 from streamwell.service.reader import Reader
-from streamwell.service.runs import RunService, is_id
+from streamwell.service.runs import RunService
 
 #: Items of one conversation; what it takes to read all of them is bounded by this.
 MAX_ITEMS = 2048
@@ -141,7 +142,7 @@ class Conversations:
                     await self._store.append_items(terms.conversation_id, items)
             except StoreFailed:
                 reader.close()
-                with suppress(RunNotFound):  # it has ended for the same reason
+                with suppress(RunNotFound, RunElsewhere):  # it has ended for the same reason
                     await self._runs.cancel(reader.spec.run_id, request.tenant)
                 raise
         return reader

@@ -16,58 +16,15 @@ from streamwell.core.conversation import Page
 from streamwell.core.errors import (
     InvalidRequest,
     LeaseLost,
+    RunElsewhere,
     ShuttingDown,
     StoreFailed,
-    StreamwellError,
 )
 from streamwell.core.ports import Store
-from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec
+from streamwell.core.types import EventKind, FinishReason, RunEvent, RunKind, RunSpec
+from streamwell.service.live_run import LiveRun
 
 log = structlog.get_logger()
-
-
-class LiveRun:
-    """A run that has no committed end yet; its committed events, for any number of readers."""
-
-    def __init__(self, spec: RunSpec, events: list[RunEvent] | None = None) -> None:
-        self.spec = spec
-        self.events = events or []
-        self._failure: StreamwellError | None = None
-        #: One for each reader that waits.
-        self._waiters: list[asyncio.Future[None]] = []
-
-    @property
-    def is_ended(self) -> bool:
-        return bool(self.events) and self.events[-1].kind is EventKind.END
-
-    def publish(self, event: RunEvent) -> None:
-        self.events.append(event)
-        self._wake()
-
-    def fail(self, failure: StreamwellError) -> None:
-        self._failure = failure
-        self._wake()
-
-    async def wait(self) -> None:
-        """Wait for the next change.
-
-        Raises:
-            StoreFailed: this run's events could not be written.
-            ShuttingDown: it goes on when a server is up again.
-        """
-        if self._failure is None:
-            # Not an `asyncio.Event`: it would cost twice as much, for every reader and step.
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter
-        if self._failure is not None:
-            raise self._failure
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():  # its reader may have left
-                waiter.set_result(None)
 
 
 class RunLog:
@@ -83,7 +40,9 @@ class RunLog:
         self._has_work = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self._is_closing = False
-        #: Told of each run whose events could not be written.
+        #: Runs of ours whose events could not be written; once the store works, they go on.
+        self._broken: set[str] = set()
+        #: Told of each of them.
         self.on_broken: Callable[[str], None] = lambda run_id: None
 
     @property
@@ -117,13 +76,29 @@ class RunLog:
         self._events += (event for event in events if event.run_id in self._live)
         self._has_work.set()
 
-    async def adopt(self, models: Collection[str]) -> list[tuple[RunSpec, list[RunEvent]]]:
-        """Take over the runs of these models that a server left behind; they are live again."""
+    async def adopt(
+        self, models: Collection[str], busy_ids: Collection[str] = ()
+    ) -> list[tuple[RunSpec, list[RunEvent]]]:
+        """Take over the runs of these models that nobody drives; they are live from now on.
+
+        Those are the runs that a server left behind, and our own whose log broke, but for those
+        that somebody here has not let go of yet. Raises `StoreFailed`.
+        """
+        try:
+            specs = await self._store.adopt(models)
+        except LeaseLost:
+            await self._renew()
+            return []
+        for run_id in self._broken - set(busy_ids):
+            spec = await self._store.run(run_id)
+            self._broken.discard(run_id)
+            specs += [] if spec is None else [spec]  # it may never have been accepted
         adopted = []
-        for spec in await self._store.adopt(models):
+        for spec in specs:
             events = await self._store.events(spec.run_id)
-            self._live[spec.run_id] = LiveRun(spec, events)
-            adopted.append((spec, events))
+            if events and events[-1].kind is not EventKind.END:
+                self._live[spec.run_id] = LiveRun(spec, events)
+                adopted.append((spec, events))
         return adopted
 
     async def suspend(self) -> None:
@@ -182,21 +157,32 @@ class RunLog:
         return await self._store.runs(tenant, kind, page, model=model)
 
     async def check_seq(self, run_id: str, seq: int) -> None:
-        """Raises `InvalidRequest` unless the event has been shown; before the first comes -1."""
-        if seq == -1:
-            return
+        """Check that the event has been shown, and its run can be read here; -1 is before all.
+
+        Raises:
+            InvalidRequest: there is no such event yet.
+            RunElsewhere: the run has not ended, and is not live here.
+        """
         live = self._live.get(run_id)
-        if live is not None:
-            is_shown = 0 <= seq < len(live.events)
-        else:
-            events = await self._store.events(run_id, seq - 1) if seq >= 0 else []
-            is_shown = bool(events) and events[0].seq == seq
-        if not is_shown:
+        events = live.events if live else await self._store.events(run_id, max(seq, 0) - 1)
+        if live is None:
+            events = events or await self._store.events(run_id)
+            if not events or events[-1].kind is not EventKind.END:
+                raise RunElsewhere
+        is_shown = bool(events) and events[0].seq <= seq <= events[-1].seq
+        if seq != -1 and not is_shown:
             raise InvalidRequest(f"the run has no event {seq} yet", "starting_after")
 
     def is_live(self, run_id: str) -> bool:
         """Its end is not committed yet."""
         return run_id in self._live
+
+    async def was_cancelled(self, run_id: str) -> bool:
+        """It ended before it had an answer, since nobody read it or somebody cancelled it."""
+        if run_id in self._live:
+            return False
+        events = await self._store.events(run_id)
+        return any(event.finish_reason is FinishReason.CANCELLED for event in events)
 
     async def is_end(self, run_id: str, seq: int) -> bool:
         """This is the last event of a run that has ended."""
@@ -272,6 +258,7 @@ class RunLog:
         """Another server has taken over what was live here; what comes gets a new lease."""
         self._runs.clear()
         self._break(set(self._live))
+        self._broken.clear()
         with contextlib.suppress(StoreFailed):
             await self._store.close()
             await self._store.open()
@@ -281,4 +268,5 @@ class RunLog:
         self._events = [event for event in self._events if event.run_id not in run_ids]
         for run_id in run_ids:
             self._live.pop(run_id).fail(StoreFailed())
+            self._broken.add(run_id)
             self.on_broken(run_id)

@@ -8,7 +8,6 @@ it no longer. It goes on when a reader comes back in time; else it is cancelled.
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from dataclasses import replace
 
@@ -21,7 +20,7 @@ from streamwell.core.errors import (
     ShuttingDown,
     Unavailable,
 )
-from streamwell.core.types import RunRequest, RunSpec
+from streamwell.core.types import RunRequest, RunSpec, is_id
 from streamwell.service.acceptance import accept
 from streamwell.service.admission import Admission
 from streamwell.service.driver import Driver
@@ -34,16 +33,9 @@ from streamwell.telemetry import Metrics
 
 log = structlog.get_logger()
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
-
 DEFAULT_GRACE_S = 30.0
 #: Runs that may wait for a reader; those beyond are cancelled as if there was no grace.
 MAX_PAUSED = 1024
-
-
-def is_id(text: str) -> bool:
-    """It may be the id of something stored; no database is asked for what cannot be."""
-    return _ID.fullmatch(text) is not None
 
 
 class RunService:
@@ -97,6 +89,8 @@ class RunService:
                 return await self._start(request)
             if earlier.terms.fingerprint != request.terms.fingerprint:
                 raise IdempotencyConflict
+            if await self.log.was_cancelled(earlier.run_id):  # which is no answer
+                return await self._start(request)
             return await self.attach(earlier.run_id, request.tenant)
 
     async def find(self, run_id: str, tenant: str) -> RunSpec:
@@ -142,13 +136,16 @@ class RunService:
     async def cancel(self, run_id: str, tenant: str) -> RunSpec:
         """End a run now, for all of its readers; one that has ended stays as it is.
 
-        Raises `RunNotFound`.
+        Raises:
+            RunNotFound: no such run, or another tenant's.
+            RunElsewhere: another server drives it.
         """
         spec = await self.find(run_id, tenant)
         if (run := self._live.get(run_id)) is not None:
             self._cancel(run)
         if self.log.is_live(run_id):  # its end may be on its way to the store
             await self.log.wait_for_end(run_id)
+        await self.log.check_seq(run_id, -1)
         return spec
 
     async def update_metadata(
@@ -168,16 +165,21 @@ class RunService:
         await self.log.delete(run_id)
 
     async def recover(self) -> None:
-        """Go on with the runs whose server is gone; they wait for their models by themselves."""
+        """Go on with runs that nobody drives; they wait for their models by themselves.
+
+        To be called now and then: servers on the same store may end, and the store may have
+        failed us. Raises `StoreFailed`.
+        """
         names = [name for model in self._models.models for name in model.names]
-        for spec, events in await self.log.adopt(names):
+        adopted = await self.log.adopt(names, self._live)
+        for spec, events in adopted:
             run = self._live[spec.run_id] = Run.from_log(spec, events)
             self._metrics.continued.labels("server").inc()
             if run.is_alone:
                 self._await_reader(run)
             self._go_on(run)
-        if self._live:
-            log.info("runs of a server that is gone go on", num_runs=len(self._live))
+        if adopted:
+            log.info("runs that nobody drove go on", num_runs=len(adopted))
 
     async def drain(self, timeout_s: float) -> None:
         """Admit nothing more and let live runs end; what takes longer goes on another time.

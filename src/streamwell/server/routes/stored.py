@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from streamwell.core.errors import InvalidRequest, RunNotFound
@@ -30,7 +30,7 @@ async def list_completions(
     services: ServicesDep,
     tenant: TenantDep,
     query: OldestFirstDep,
-    model: str = "",
+    model: Annotated[str, Query(max_length=512, pattern=r"^[^\x00]*$")] = "",
 ) -> Response:
     """The caller's stored completions, those that are still generated included."""
     log = services.runs.log
