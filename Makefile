@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 
-.PHONY: help install serve chat test test-fast check format bench bench-peers-install train-brooklet clean
+.PHONY: help install serve chat test test-fast chaos check format bench bench-peers-install train-brooklet clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -34,11 +34,14 @@ serve: install ## Serve the built-in model on http://127.0.0.1:8000.
 chat: install ## Talk to the built-in model in the terminal.
 	$(BIN)/streamwell chat
 
-test: $(VENV)/.dev ## Run all tests.
-	$(BIN)/python -m pytest
+test: $(VENV)/.dev ## Run all tests, but the long ones of `make chaos`.
+	$(BIN)/python -m pytest -m "not chaos"
 
 test-fast: $(VENV)/.dev ## Run the tests that start no process and load no model.
 	$(BIN)/python -m pytest -m "not slow"
+
+chaos: $(VENV)/.dev ## Kill, freeze, cut and fill up, many times; prints figures (half an hour).
+	$(BIN)/python -m pytest -m chaos tests/chaos
 
 check: $(VENV)/.dev ## Check format, lint, types, layers and house rules.
 	$(BIN)/ruff format --check .
