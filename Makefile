@@ -40,7 +40,7 @@ test: $(VENV)/.dev ## Run all tests, but the long ones of `make chaos`.
 test-fast: $(VENV)/.dev ## Run the tests that start no process and load no model.
 	$(BIN)/python -m pytest -m "not slow"
 
-chaos: $(VENV)/.dev ## Kill, freeze, cut and fill up, many times; prints figures (half an hour).
+chaos: $(VENV)/.dev ## Kill, freeze, cut and fill up, many times; prints figures (a quarter of an hour).
 	$(BIN)/python -m pytest -m chaos tests/chaos
 
 check: $(VENV)/.dev ## Check format, lint, types, layers and house rules.

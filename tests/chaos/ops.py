@@ -62,14 +62,19 @@ class Lives:
         children = self.server.children()
         return [child for child in children if _ENGINE in _command_line(child)]
 
-    def revive(self) -> Revival:
-        """Start a server in the place of one that was killed, and wait until it is ready."""
+    def start_next(self) -> float:
+        """Start a server in the place of one that was killed; returns when its port was open."""
         assert -signal.SIGKILL == self.server.wait()
         self.server.client.close()
         self.server = self._start(port=self.server.port)
         eventually(self.server.is_open, "the port is open", START_TIMEOUT_S)
         open_s = time.monotonic()
         self.server.wait_until_ready()
+        return open_s
+
+    def revive(self) -> Revival:
+        """`start_next`, and how long its engine took."""
+        open_s = self.start_next()
         return Revival(open_s, self.engine_ready_s() - open_s)
 
     def engine_ready_s(self) -> float:
@@ -92,42 +97,44 @@ class Lives:
 
 
 class Countdown:
-    """Does something once, in the thread that brings the last of so many events."""
+    """Does something once, in the thread that brings the last of so many characters.
 
-    def __init__(
-        self, num_events: int, action: Callable[[], None], *, num_streams: int = 0
-    ) -> None:
-        """The count begins when so many streams have begun."""
-        self._left = num_events
+    Events could not be counted: how many tokens are in one depends on how busy the server is.
+    """
+
+    def __init__(self, num_chars: int, action: Callable[[], None], *, num_streams: int = 0) -> None:
+        """So many streams must have begun, too."""
+        self._num_left = num_chars
         self._num_unbegun = num_streams
         self._action = action
         self._lock = threading.Lock()
-        self._is_done = False
+        self._is_reached = False
         #: When it was done, in `time.monotonic`.
         self.done_s = 0.0
 
-    def tick(self, *, is_first: bool) -> None:
+    def tick(self, num_chars: int, *, is_first: bool) -> None:
         with self._lock:
+            self._num_left -= num_chars
             self._num_unbegun -= is_first
-            self._left -= self._num_unbegun <= 0
-            is_last = self._left == 0 and not self._is_done
-            self._is_done |= is_last
-        if is_last:
-            self._action()
-            self.done_s = time.monotonic()
+            if self._is_reached or self._num_left > 0 or self._num_unbegun > 0:
+                return
+            self._is_reached = True
+        self._action()
+        self.done_s = time.monotonic()
 
 
 class CountedEvents(list[Event]):
-    """Events of a follower that counts down."""
+    """Events of a stream that counts down."""
 
-    def __init__(self, countdown: Countdown) -> None:
+    def __init__(self, countdown: Countdown, text_of: Callable[[Event], str]) -> None:
         super().__init__()
         self._countdown = countdown
+        self._text_of = text_of
 
     def append(self, event: Event) -> None:
         is_first = not self
         super().append(event)
-        self._countdown.tick(is_first=is_first)
+        self._countdown.tick(len(self._text_of(event)), is_first=is_first)
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> Callable[[], None]:
@@ -142,8 +149,8 @@ class Following:
 
     def wait_for(self, countdown: Countdown) -> None:
         """Wait until that was done; raises what went wrong with a follower instead."""
-        eventually(lambda: countdown.done_s or self._are_done(), "enough events")
-        assert countdown.done_s, "the runs ended with too few events"
+        eventually(lambda: countdown.done_s or self._are_done(), "the moment")
+        assert countdown.done_s, "the runs ended with too little text"
 
     def wait(self) -> None:
         """Wait for all ends; raises what went wrong."""

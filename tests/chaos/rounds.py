@@ -46,14 +46,15 @@ def uncut(lives: Lives, cases: list[Case]) -> list[Follower]:
     return followers
 
 
-def num_events(followers: list[Follower]) -> int:
-    return sum(len(follower.events) for follower in followers)
+def num_chars(followers: list[Follower]) -> int:
+    return sum(len(follower.text) for follower in followers)
 
 
 def counted(lives: Lives, cases: list[Case], countdown: Countdown) -> list[Follower]:
-    """Followers of new runs, on one route after the other, whose events are counted."""
+    """Followers of new runs, on one route after the other, whose text is counted."""
     name, followers = str(random.random()), []
     for index, case in enumerate(cases):
-        followers.append(Follower(lives.port, route_of(index, *case, f"{name}-{index}")))
-        followers[-1].events = CountedEvents(countdown)
+        route = route_of(index, *case, f"{name}-{index}")
+        followers.append(Follower(lives.port, route))
+        followers[-1].events = CountedEvents(countdown, route.text_of)
     return followers

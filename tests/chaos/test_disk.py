@@ -11,11 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from client import Connection, Frames
+from client import Connection, Follower, Frames
 from harness import DEADLINE_S, eventually, stays
-from ops import Lives, is_sound, rows
+from ops import Lives, Tally, is_sound, kill, rows
 from rounds import repeated
 from routes import Completions, Event
 
@@ -31,9 +32,10 @@ SHORT = BODY | {"max_tokens": 20, "seed": 1}
 class Witness:
     """A stream, and what it showed until its end."""
 
-    def __init__(self, port: int, body: dict[str, object]) -> None:
+    def __init__(self, port: int, body: dict[str, Any]) -> None:
         self.events: list[Event] = []
-        self._ask = Completions("/v1/completions", body, f"disk-{random.random()}").ask(None)
+        self.body = body
+        self.route = Completions("/v1/completions", body, f"disk-{random.random()}")
         self._port = port
 
     @property
@@ -44,7 +46,7 @@ class Witness:
 
     def read(self) -> Witness:
         frames = Frames()
-        with Connection(self._port, self._ask) as connection:
+        with Connection(self._port, self.route.ask(None)) as connection:
             assert 200 == connection.status()
             deadline_s = time.monotonic() + DEADLINE_S
             for payload in connection.payloads():
@@ -187,3 +189,26 @@ def test_a_full_disk_ends_streams_with_a_reason(
         assert (503, "store_failed") == (refused.status_code, refused.json()["error"]["code"])
         _check_log(scripted, witnesses, alone)
     summary(f"rounds={num_rounds}", f"streams={num_rounds * NUM_STREAMS}, all told why")
+
+
+@pytest.mark.chaos
+def test_the_next_server_goes_on_with_what_a_full_disk_stopped(
+    scripted: Lives, summary: Callable[..., None]
+) -> None:
+    """Who was told `store_failed` and comes back to the next server has all in the end."""
+    witnesses, tally = _endless(scripted), Tally()
+    with ThreadPoolExecutor(NUM_STREAMS) as pool:
+        texts = list(pool.map(scripted.server.text, (w.body for w in witnesses)))
+        reading = [pool.submit(witness.read) for witness in witnesses]
+        eventually(partial(_flow, witnesses), "tokens flow")
+        with _full(scripted, 1 << 16):
+            for future in reading:
+                future.result()
+    kill(scripted.server.pid)()
+    scripted.start_next()
+    for witness, text in zip(witnesses, texts, strict=True):
+        follower = Follower(scripted.port, witness.route)
+        follower.events = [event for event in witness.events if event.id]
+        tally.add(follower.follow(), text)
+    summary(tally)
+    tally.check()

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 from harness import eventually
 from ops import Countdown, Following, Lives, Tally, kill, spread
-from rounds import GREEDY, PROMPTS, Case, counted, num_events, repeated, uncut
+from rounds import GREEDY, PROMPTS, Case, counted, num_chars, repeated, uncut
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -25,7 +25,7 @@ def _strike(
     tally, stalls_s, restarts_s = Tally(), [], []
     for _ in range(num_rounds):
         engine = lives.engine()
-        moment = draw.randrange(1, num_events(alone) * 8 // 10)
+        moment = draw.randrange(1, num_chars(alone) * 9 // 10)
         countdown = Countdown(moment, kill(engine.pid, number), num_streams=len(cases))
         followers = counted(lives, cases, countdown)
         with ThreadPoolExecutor(len(followers)) as pool:

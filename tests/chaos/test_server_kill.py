@@ -10,7 +10,7 @@ import pytest
 from client import Follower
 from harness import eventually
 from ops import Countdown, Following, Lives, Revival, Tally, is_gone, kill, spread
-from rounds import GREEDY, PROMPTS, SAMPLED, Case, counted, num_events, repeated, uncut
+from rounds import GREEDY, PROMPTS, SAMPLED, Case, counted, num_chars, repeated, uncut
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -27,9 +27,9 @@ class Rounds:
         self._loads_s: list[float] = []
 
     def carry_out(self, cases: list[Case], alone: list[Follower]) -> None:
-        """These streams, and a kill at some event of theirs; `alone` are they without."""
+        """These streams, and a kill at some token of theirs; `alone` are they without."""
         lives = self._lives
-        moment = self._draw.randrange(1, num_events(alone) * 9 // 10)
+        moment = self._draw.randrange(1, num_chars(alone) * 9 // 10)
         engine = lives.engine()
         countdown = Countdown(moment, kill(lives.server.pid))
         followers = counted(lives, cases, countdown)
