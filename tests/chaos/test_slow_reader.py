@@ -44,7 +44,7 @@ def _dawdle(port: int, follower: Follower, for_s: float) -> list[Event]:
     return events
 
 
-@pytest.mark.parametrize("for_s", repeated(full=60, short=3))
+@pytest.mark.parametrize("for_s", repeated(full=60, short=2))
 def test_a_slow_reader_misses_nothing_and_holds_up_nobody(
     lives: Lives, summary: Callable[..., None], for_s: float
 ) -> None:

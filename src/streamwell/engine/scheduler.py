@@ -196,7 +196,7 @@ class Scheduler:
         """Only the first admission counts: what is found after a preemption was its own."""
         if seq.num_cached_tokens is None and self._enable_prefix_caching:
             seq.num_cached_tokens = seq.num_computed_tokens
-            self.num_queried_tokens += seq.num_prompt_tokens
+            self.num_queried_tokens += seq.num_tokens  # with what a resumed run has generated
             self.num_hit_tokens += seq.num_computed_tokens
 
     def _keys(self, seq: Sequence) -> list[bytes]:

@@ -36,7 +36,9 @@ def idempotency_key(request: Request) -> str:
     """
     value = request.headers.get("idempotency-key")
     if value is not None and _IDEMPOTENCY_KEY.fullmatch(value) is None:
-        raise InvalidRequest("must be 1 to 255 printable ASCII characters", "Idempotency-Key")
+        raise InvalidRequest(
+            "must be 1 to 255 printable ASCII characters, no spaces", "Idempotency-Key"
+        )
     return value or ""
 
 

@@ -239,8 +239,8 @@ class RunLog:
         try:
             await self._store.commit(runs, events)
         except Exception as error:  # noqa: BLE001 - the rim of the task; a full disk is one line
-            log.warning("run log cannot be written", num_events=len(events), error=str(error))
             self._break({event.run_id for event in events})
+            log.warning("run log cannot be written", num_events=len(events), error=str(error))
             if isinstance(error, LeaseLost):
                 await self._renew()
         else:
