@@ -42,6 +42,8 @@ test-fast: $(VENV)/.dev ## Run the tests that start no process and load no model
 
 chaos: $(VENV)/.dev ## Kill, freeze, cut and fill up, many times; prints figures (a quarter of an hour).
 	$(BIN)/python -m pytest -m chaos tests/chaos
+	# a model of 0.1 B parameters, with random weights: its steps are long
+	CHAOS_MODEL=smol135 CHAOS_ROUNDS=10 $(BIN)/python -m pytest -m chaos tests/chaos -k kill
 
 check: $(VENV)/.dev ## Check format, lint, types, layers and house rules.
 	$(BIN)/ruff format --check .

@@ -22,6 +22,8 @@ from client import Follower
 from harness import START_TIMEOUT_S, ServerProcess, eventually
 from routes import Completions, Event, Route, TextStream
 
+from bench.models import model_folder
+
 _ENGINE = "streamwell.engine.process"
 _COMMON = ("--log-level", "info", "--num-threads", "1")
 _READY = re.compile(r"^(\S+)Z \[info +\] engine ready", re.MULTILINE)
@@ -39,8 +41,11 @@ class Lives:
     """One server after the other, in the same folder and on the same port."""
 
     def __init__(self, folder: Path, *flags: str) -> None:
+        """With `CHAOS_MODEL` in the environment, that model of `bench.models` is served."""
         self._folder = folder
-        self._flags = (*_COMMON, *flags)
+        name = os.environ.get("CHAOS_MODEL")
+        model = (str(model_folder(name)),) if name else ()
+        self._flags = (*model, *_COMMON, *flags)
         self._num = 0
         self.server = self._start()
         self.server.wait_until_ready()

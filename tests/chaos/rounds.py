@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -30,7 +31,8 @@ Case = tuple[str, dict[str, Any]]
 
 
 def repeated(*, full: int, short: int) -> list[Any]:
-    """So many rounds in `make chaos`, and few in `make test`."""
+    """So many rounds in `make chaos` (or `CHAOS_ROUNDS` of them), and few in `make test`."""
+    full = int(os.environ.get("CHAOS_ROUNDS", full))
     return [
         pytest.param(short, id="short"),
         pytest.param(full, id="full", marks=pytest.mark.chaos),
