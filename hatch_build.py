@@ -24,7 +24,10 @@ WARNINGS = "-Wall -Wextra -Wno-uninitialized -Wno-maybe-uninitialized"
 COMMON = f"-O3 -std=c++17 -fPIC -fopenmp -fno-math-errno -ffp-contract=off {WARNINGS}"
 AVX2 = "-mavx2 -mfma -mf16c"
 AVX512 = f"{AVX2} -mavx512f -mavx512bw -mavx512vl -mavx512dq"
-VARIANTS = {"avx2": AVX2, "avx512": AVX512, "avx512vnni": f"{AVX512} -mavx512vnni"}
+VNNI = f"{AVX512} -mavx512vnni"
+BF16 = f"{VNNI} -mavx512bf16"
+AMX = f"{BF16} -mamx-tile -mamx-int8 -mamx-bf16"
+VARIANTS = {"avx2": AVX2, "avx512": AVX512, "avx512vnni": VNNI, "avx512bf16": BF16, "amx": AMX}
 
 
 class NativeHook(BuildHookInterface):

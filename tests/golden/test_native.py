@@ -12,7 +12,7 @@ from tiny_models import build
 
 from streamwell.core.types import SamplingParams
 from streamwell.engine.native import library
-from streamwell.engine.native.library import Epilogue
+from streamwell.engine.native.library import Epilogue, Kind
 from streamwell.engine.native.linear import PackedLinear, interleave, storage_kind
 from streamwell.engine.quantization import rounded
 from streamwell.engine.sequence import Chunk, Sequence
@@ -29,13 +29,22 @@ STORED = [
 ]
 #: Around the sizes of panels, tiles and blocks: nothing divides evenly.
 SIZES = [(1, 32), (33, 96), (150, 704), (64, 2112)]
-ROWS = [1, 2, 3, 13, 14, 15, 31, 300]
+ROWS = [1, 2, 3, 13, 14, 15, 16, 17, 31, 33, 300]
 
 
 @pytest.fixture(params=library.instruction_sets())
 def helper(request: pytest.FixtureRequest) -> ctypes.CDLL:
     loaded = library.load(request.param)
     assert loaded is not None, "the helper is not compiled"
+    return loaded
+
+
+@pytest.fixture(params=["amx", "avx512bf16"])
+def bfloat16_helper(request: pytest.FixtureRequest) -> ctypes.CDLL:
+    """The variants that multiply bfloat16, where the processor has them."""
+    loaded = library.load(request.param) if request.param in library.instruction_sets() else None
+    if loaded is None:
+        pytest.skip(f"this processor has no {request.param}")
     return loaded
 
 
@@ -105,6 +114,43 @@ def test_instruction_sets_agree(dtype: torch.dtype, quantization: str) -> None:
 
     assert results
     assert all(torch.equal(results[0], result) for result in results)
+
+
+@pytest.mark.parametrize(("n", "k"), [*SIZES, (40, 7)])
+def test_pairs_of_bfloat16_are_multiplied_as_they_are(
+    bfloat16_helper: ctypes.CDLL, n: int, k: int
+) -> None:
+    """Weights and activations in bfloat16, sums in float32, on sizes that fill no tile."""
+    weight, bias = make_layer(n, k, torch.float32)
+    linear = PackedLinear(bfloat16_helper, weight, bias, Kind.BFLOAT16_PAIRS)
+    x = activations(300, k)
+
+    expected = x.bfloat16().float() @ weight.bfloat16().float().T + bias
+
+    torch.testing.assert_close(linear(x), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_row_in_bfloat16_does_not_depend_on_its_neighbours(bfloat16_helper: ctypes.CDLL) -> None:
+    """Alone or among 299 others, at any place, a row gives the same bits."""
+    weight, bias = make_layer(150, 2112, torch.bfloat16)
+    linear = PackedLinear(bfloat16_helper, weight, bias, Kind.BFLOAT16_PAIRS)
+    x = activations(300, 2112)
+    alone = torch.cat([linear(row[None]) for row in x])
+
+    for rows in ROWS:
+        assert torch.equal(alone[-rows:], linear(x[-rows:]))
+
+
+def test_what_is_not_a_number_stays_so_in_bfloat16(bfloat16_helper: ctypes.CDLL) -> None:
+    """A poisoned row is poisoned, and no other."""
+    weight, _ = make_layer(48, 70, torch.bfloat16)
+    linear = PackedLinear(bfloat16_helper, weight, None, Kind.BFLOAT16_PAIRS)
+    x = activations(20, 70)
+    x[3, 69] = torch.nan
+
+    finite = linear(x).isfinite().all(1)
+
+    assert [row for row in range(20) if not finite[row]] == [3]
 
 
 def test_the_gated_epilogue_is_that_of_pytorch(helper: ctypes.CDLL) -> None:

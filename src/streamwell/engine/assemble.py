@@ -88,7 +88,7 @@ def assemble(
     try:
         helper = _helper(config, spec, weights, dtype, device)
         report("packing weights", 0.5)
-        model = _native_decoder(helper, config, spec, weights, max_model_len)
+        model = _native_decoder(helper, config, spec, weights, dtype, max_model_len)
     except _NoHelperError as reason:
         if config.model_impl == "native":
             raise LoadError(f"the native helper cannot run this model: {reason}") from reason
@@ -141,7 +141,8 @@ def _helper(
         "--model-impl torch was given": config.model_impl == "torch",
         "--compile was given": config.compile,
         "it is not compiled for this machine": helper is None,
-        "it computes in float32 on a CPU only": device.type != "cpu" or dtype != torch.float32,
+        "it computes on a CPU only": device.type != "cpu",
+        f"it does not compute in {_name_of(dtype)} here": not _computes(helper, dtype),
         f"its cache blocks hold {BLOCK_SIZE} tokens": config.block_size != BLOCK_SIZE,
         "it does not do this model's sizes": not supports(spec, weights),
     }
@@ -156,6 +157,7 @@ def _native_decoder(
     config: EngineConfig,
     spec: DecoderSpec,
     weights: Mapping[str, torch.Tensor],
+    dtype: torch.dtype,
     max_model_len: int,
 ) -> NativeDecoder:
     """A native decoder that has been tried out.
@@ -167,12 +169,28 @@ def _native_decoder(
     try:
         _check_helper(helper)
         model = NativeDecoder(
-            helper, spec, weights, max_positions=max_model_len, quantization=config.quantization
+            helper,
+            spec,
+            weights,
+            max_positions=max_model_len,
+            dtype=dtype,
+            quantization=config.quantization,
         )
         try_out_native(model, spec)
     except _HELPER_FAILURES as error:
         raise _HelperBrokenError(f"it failed ({error!r})") from error
     return model
+
+
+def _computes(helper: ctypes.CDLL | None, dtype: torch.dtype) -> bool:
+    """Whether the helper has linear layers in this dtype."""
+    if dtype is torch.bfloat16:
+        return helper is not None and bool(helper.sw_has_bfloat16())
+    return dtype is torch.float32
+
+
+def _name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _check_helper(helper: ctypes.CDLL) -> None:

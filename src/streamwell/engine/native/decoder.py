@@ -1,8 +1,9 @@
 """The native decoder: the same blocks as `engine.block`, run by the compiled helper in one call.
 
-Arithmetic is float32 whatever the weights are stored as, and every row of a step is computed in the
-same order of operations whoever its neighbours are: a token does not depend on the batch, on how a
-prompt was cut into chunks, or on what the cache already held.
+Arithmetic is float32 whatever the weights are stored as, except that linear layers in bfloat16
+round their inputs to it. Every row of a step is computed in the same order of operations whoever
+its neighbours are: a token does not depend on the batch, on how a prompt was cut into chunks, or on
+what the cache already held.
 """
 
 from __future__ import annotations
@@ -56,10 +57,14 @@ class NativeDecoder:
         weights: Weights,
         *,
         max_positions: int,
+        dtype: torch.dtype = torch.float32,
         quantization: str = "none",
     ) -> None:
-        """Packs the weights; `max_positions` bounds the positions that are ever asked for."""
-        self.dtype, self.device = torch.float32, torch.device("cpu")
+        """Packs the weights; `max_positions` bounds the positions that are ever asked for.
+
+        `dtype` is what linear layers multiply in: float32, or bfloat16 where the helper has it.
+        """
+        self.dtype, self.device = dtype, torch.device("cpu")
         self._library = library
         self._spec = spec
         self._quantization = quantization
@@ -81,7 +86,7 @@ class NativeDecoder:
     def bytes_per_token(self) -> int:
         """What the cache takes per token, over all layers."""
         spec = self._spec
-        return spec.num_layers * spec.num_kv_heads * spec.head_dim * 2 * self.dtype.itemsize
+        return spec.num_layers * spec.num_kv_heads * spec.head_dim * 2 * torch.float32.itemsize
 
     def allocate(self, num_blocks: int) -> None:
         """Make the cache; block 0 belongs to nobody."""
@@ -154,7 +159,7 @@ class NativeDecoder:
     def _pack(
         self, weight: torch.Tensor, bias: torch.Tensor | None, quantization: str
     ) -> PackedLinear:
-        kind = storage_kind(weight, quantization)
+        kind = storage_kind(weight, quantization, self.dtype)
         linear = PackedLinear(self._library, weight, bias, kind)
         self._kept.append(linear)
         return linear

@@ -25,6 +25,8 @@ class Kind(IntEnum):
     FLOAT16 = 2
     INT8 = 3
     INT4 = 4
+    #: Multiplied as it is, with activations rounded to bfloat16.
+    BFLOAT16_PAIRS = 5
 
 
 class Epilogue(IntEnum):
@@ -128,6 +130,7 @@ class BatchStruct(ctypes.Structure):
 
 
 _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
+    "sw_has_bfloat16": (c_int32, []),
     "sw_packed_bytes": (c_int64, [c_int32, c_int64, c_int64]),
     "sw_pack": (
         None,
@@ -148,8 +151,11 @@ def instruction_sets() -> list[str]:
     """The compiled variants that this processor can run, best first."""
     capability = torch.backends.cpu.get_cpu_capability()
     if capability == "AVX512":
-        vnni = ["avx512vnni"] if torch.cpu._is_vnni_supported() else []
-        return [*vnni, "avx512", "avx2"]
+        vnni = torch.cpu._is_vnni_supported()
+        bf16 = vnni and torch.cpu._is_avx512_bf16_supported()
+        amx = bf16 and torch.cpu._is_amx_tile_supported()
+        found = {"amx": amx, "avx512bf16": bf16, "avx512vnni": vnni, "avx512": True, "avx2": True}
+        return [name for name, is_there in found.items() if is_there]
     return ["avx2"] if capability == "AVX2" else []
 
 
@@ -164,6 +170,8 @@ def load(name: str) -> ctypes.CDLL | None:
             function = getattr(library, symbol)
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError):
+        return None
+    if name == "amx" and not library.sw_has_bfloat16():  # the system keeps the registers to itself
         return None
     return library
 

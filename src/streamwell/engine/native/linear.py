@@ -17,8 +17,10 @@ _STORED = {
 _PANEL = 32
 
 
-def storage_kind(weight: torch.Tensor, quantization: str) -> Kind:
-    """How `[n, k]` weights are stored: as they are, or rounded.
+def storage_kind(
+    weight: torch.Tensor, quantization: str, dtype: torch.dtype = torch.float32
+) -> Kind:
+    """How `[n, k]` weights are stored: as they are, rounded, or as `dtype` multiplies them.
 
     Raises:
         ValueError: the helper does not know their dtype.
@@ -26,13 +28,16 @@ def storage_kind(weight: torch.Tensor, quantization: str) -> Kind:
     if weight.dtype not in _STORED:
         raise ValueError(f"weights in {str(weight.dtype).removeprefix('torch.')} are not supported")
     kind = effective(quantization, weight.shape[1])
-    return {"int8": Kind.INT8, "int4": Kind.INT4}.get(kind) or _STORED[weight.dtype]
+    if kind == "none":
+        return Kind.BFLOAT16_PAIRS if dtype is torch.bfloat16 else _STORED[weight.dtype]
+    return {"int8": Kind.INT8, "int4": Kind.INT4}[kind]
 
 
 class PackedLinear:
     """`[n, k]` weights in the layout of `csrc/schemes.h`, and the structure that points to them.
 
-    16-bit weights keep their bits; the arithmetic is float32 all the same.
+    16-bit weights keep their bits. The arithmetic is float32 all the same, except with pairs of
+    bfloat16, whose other factor is rounded to that too.
     """
 
     def __init__(
@@ -96,8 +101,11 @@ def passes_self_test(library: ctypes.CDLL) -> bool:
     x = torch.randn(3, 64, generator=generator)
     stored = [(weight.to(dtype), "none") for dtype in _STORED]
     stored += [(weight, "int8"), (weight, "int4")]
-    for saved, quantization in stored:
-        linear = PackedLinear(library, saved, None, storage_kind(saved, quantization))
+    cases = [(saved, quantization, torch.float32) for saved, quantization in stored]
+    if library.sw_has_bfloat16():
+        cases.append((weight.bfloat16(), "none", torch.bfloat16))
+    for saved, quantization, dtype in cases:
+        linear = PackedLinear(library, saved, None, storage_kind(saved, quantization, dtype))
         expected = x @ rounded(saved.float(), quantization).T
         # activations are rounded too; what is wrong is wrong by the size of the results, one
         if not torch.allclose(linear(x), expected, rtol=0, atol=0.1):

@@ -11,6 +11,17 @@ using namespace streamwell;
 
 extern "C" {
 
+// Whether this variant multiplies pairs of bfloat16; with tiles, asks the system for them.
+int32_t sw_has_bfloat16() {
+#if defined(__AMX_TILE__)
+  return request_tiles();
+#elif defined(__AVX512BF16__)
+  return 1;
+#else
+  return 0;
+#endif
+}
+
 int64_t sw_packed_bytes(int32_t kind, int64_t n, int64_t k) {
   return panels_of(n) * panel_bytes(kind, k);
 }

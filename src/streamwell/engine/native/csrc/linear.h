@@ -7,6 +7,7 @@
 #include <omp.h>
 
 #include "schemes.h"
+#include "tiles.h"
 
 namespace streamwell {
 
@@ -15,9 +16,10 @@ enum Epilogue : int32_t { kStore = 0, kAccumulate = 1, kGatedSilu = 2 };
 // How rows are cut into tiles: as few as possible, of nearly equal height.
 struct Tiles {
   int64_t rows, count;
-  explicit Tiles(int64_t rows) : rows(rows), count((rows + kRows - 1) / kRows) {}
+  Tiles(int64_t rows, int64_t max_rows) : rows(rows), count((rows + max_rows - 1) / max_rows) {}
   int64_t first(int64_t tile) const { return rows * tile / count; }
   int height(int64_t tile) const { return static_cast<int>(first(tile + 1) - first(tile)); }
+  int64_t of(int64_t row) const { return ((row + 1) * count - 1) / rows; }
 };
 
 // One call: packs the rows, then goes through the panels.
@@ -26,12 +28,12 @@ class Multiplication {
  public:
   Multiplication(const Linear& linear, const float* x, int64_t rows, float* y, Epilogue epilogue,
                  uint8_t* workspace)
-      : linear_(linear), x_(x), y_(y), epilogue_(epilogue), tiles_(rows),
-        steps_((linear.k + Scheme::step - 1) / Scheme::step),
+      : linear_(linear), x_(x), y_(y), epilogue_(epilogue),
+        tiles_(rows, Scheme::max_rows), steps_(steps_of<Scheme>(linear.k)),
         panels_(panels_of(linear.n)),
         row_scales_(reinterpret_cast<float*>(workspace)),
         packed_(workspace + (rows * 4 + 63) / 64 * 64) {
-    block_steps_ = std::max<int64_t>(1, kBlockBytes / Scheme::w_bytes);
+    block_steps_ = std::max<int64_t>(kWordsUnit, kBlockBytes / Scheme::w_bytes);
     const int64_t threads = omp_get_max_threads();
     const int64_t shares = (panels_ + kMaxGroup * threads - 1) / (kMaxGroup * threads);
     group_ = (panels_ + shares * threads - 1) / (shares * threads);
@@ -41,7 +43,8 @@ class Multiplication {
 #pragma omp parallel
     {
 #pragma omp for schedule(static)
-      for (int64_t tile = 0; tile < tiles_.count; ++tile) pack(tile);
+      for (int64_t part = 0; part < parts(); ++part) pack(part);
+      if constexpr (Scheme::is_tiled) set_tile_rows(0);
 #pragma omp for schedule(dynamic)
       for (int64_t panel = 0; panel < panels_; panel += group_) {
         for (int64_t tile = 0; tile < tiles_.count; tile += kMaxTiles) {
@@ -49,26 +52,39 @@ class Multiplication {
                          std::min(tile + kMaxTiles, tiles_.count));
         }
       }
+      if constexpr (Scheme::is_tiled) release_tiles();
     }
   }
 
  private:
   using Sum = typename Scheme::Sum;
   static constexpr int64_t kBlockBytes = 58 << 10;  // of a panel: it stays in the second cache
-  static constexpr int64_t kMaxTiles = 252 / kRows;
+  static constexpr int64_t kMaxTiles = 256 / Scheme::max_rows;
   static constexpr int64_t kMaxGroup = 8;
 
-  // In chunks of k, so that the lines that a tile's rows share are still at hand for the next row.
-  void pack(int64_t tile) {
-    const int height = tiles_.height(tile);
-    const int64_t k = linear_.k, chunk = Scheme::pack_whole_rows ? k : 128;
-    for (int64_t first = 0; first < k; first += chunk) {
-      for (int m = 0; m < height; ++m) {
-        const int64_t row = tiles_.first(tile) + m;
-        Scheme::pack_row(x_ + row * k + first, std::min(chunk, k - first),
-                         tile_at(tile, first / Scheme::step), m, height, row_scales_ + row);
-      }
+  // Rows are packed in parts: whole ones, or chunks of k of a whole tile, so that the lines that a
+  // tile's rows share are still at hand for the next row.
+  static constexpr int64_t kChunk = 128;
+
+  int64_t chunks() const { return (linear_.k + kChunk - 1) / kChunk; }
+
+  int64_t parts() const { return Scheme::pack_whole_rows ? tiles_.rows : tiles_.count * chunks(); }
+
+  void pack(int64_t part) {
+    if constexpr (Scheme::pack_whole_rows) {
+      const int64_t tile = tiles_.of(part), m = part - tiles_.first(tile);
+      pack(tile, static_cast<int>(m), 0, linear_.k);
+    } else {
+      const int64_t tile = part / chunks(), first = part % chunks() * kChunk;
+      for (int m = 0; m < tiles_.height(tile); ++m)
+        pack(tile, m, first, std::min(kChunk, linear_.k - first));
     }
+  }
+
+  void pack(int64_t tile, int m, int64_t first, int64_t count) {
+    const int64_t row = tiles_.first(tile) + m;
+    Scheme::pack_row(x_ + row * linear_.k + first, count, tile_at(tile, first / Scheme::step), m,
+                     tiles_.height(tile), row_scales_ + row);
   }
 
   uint8_t* tile_at(int64_t tile, int64_t step) const {
@@ -77,19 +93,23 @@ class Multiplication {
   }
 
   void multiply_block(int64_t panel0, int64_t panel1, int64_t tile0, int64_t tile1) {
-    alignas(64) static thread_local Sum partial[kMaxGroup * kMaxTiles * kRows * 2];
+    alignas(64) static thread_local Sum partial[kMaxGroup * kMaxTiles * Scheme::max_rows * 2];
     for (int64_t step = 0; step < steps_; step += block_steps_) {
       const int64_t count = std::min(block_steps_, steps_ - step);
       Sum* sums = partial;
       for (int64_t panel = panel0; panel < panel1; ++panel) {
-        for (int64_t tile = tile0; tile < tile1; ++tile, sums += 2 * kRows) {
-          with_height(tiles_.height(tile), panel, tile, step, count, sums);
+        for (int64_t tile = tile0; tile < tile1; ++tile, sums += 2 * Scheme::max_rows) {
+          if constexpr (Scheme::is_tiled) {
+            multiply_with_tiles(panel, tile, step, count, sums);
+          } else {
+            with_height(tiles_.height(tile), panel, tile, step, count, sums);
+          }
         }
       }
     }
   }
 
-  template <int M = kRows>
+  template <int M = Scheme::max_rows>
   void with_height(int height, int64_t panel, int64_t tile, int64_t step, int64_t count,
                    Sum* partial) {
     if (height == M) {
@@ -99,6 +119,23 @@ class Multiplication {
     }
   }
 
+  // Bytes to the next panel's block, if it is not what the caches have already.
+  int64_t ahead(int64_t tile) const {
+    return tile + 1 == tiles_.count ? steps_ * Scheme::w_bytes : 0;
+  }
+
+  const uint8_t* block_at(int64_t panel, int64_t step) const {
+    return static_cast<const uint8_t*>(linear_.weights) + (panel * steps_ + step) * Scheme::w_bytes;
+  }
+
+  void multiply_with_tiles(int64_t panel, int64_t tile, int64_t step, int64_t count, Sum* partial) {
+    const int height = tiles_.height(tile);
+    Scheme::accumulate(tile_at(tile, step), block_at(panel, step), count, ahead(tile), height,
+                       step == 0, partial);
+    if (step + count < steps_) return;
+    for (int m = 0; m < height; ++m) finish_row(panel, tiles_.first(tile) + m, partial + 2 * m);
+  }
+
   template <int M>
   void multiply_tile(int64_t panel, int64_t tile, int64_t step, int64_t count, Sum* partial) {
     Sum sums[M][2];
@@ -106,11 +143,8 @@ class Multiplication {
       sums[m][0] = step ? partial[2 * m] : Sum{};
       sums[m][1] = step ? partial[2 * m + 1] : Sum{};
     }
-    const auto* weights = static_cast<const uint8_t*>(linear_.weights);
-    const uint8_t* block = weights + (panel * steps_ + step) * Scheme::w_bytes;
-    // the next panel's block, if it is not what the caches have already
-    const int64_t ahead = tile + 1 == tiles_.count ? steps_ * Scheme::w_bytes : 0;
-    Scheme::template multiply<M>(tile_at(tile, step), block, count, ahead, sums);
+    Scheme::template multiply<M>(tile_at(tile, step), block_at(panel, step), count, ahead(tile),
+                                 sums);
     if (step + count < steps_) {
       for (int m = 0; m < M; ++m) {
         partial[2 * m] = sums[m][0];
@@ -121,7 +155,7 @@ class Multiplication {
     for (int m = 0; m < M; ++m) finish_row(panel, tiles_.first(tile) + m, sums[m]);
   }
 
-  void finish_row(int64_t panel, int64_t row, const Sum (&sums)[2]) {
+  void finish_row(int64_t panel, int64_t row, const Sum* sums) {
     const int64_t column = panel * kPanel;
     F32 values[2];
     for (int side = 0; side < 2; ++side) {
@@ -174,9 +208,15 @@ inline void multiply(const Linear& linear, const float* x, int64_t rows, float* 
     case kFloat16:
       return Multiplication<Floats<Float16Weights>>(linear, x, rows, y, epilogue, workspace).run();
     case kInt8:
-      return Multiplication<Int8>(linear, x, rows, y, epilogue, workspace).run();
+      return Multiplication<Int8Scheme>(linear, x, rows, y, epilogue, workspace).run();
     case kInt4:
       return Multiplication<Int4>(linear, x, rows, y, epilogue, workspace).run();
+    case kBfloat16Pairs:
+#if defined(__AVX512BF16__)
+      return Multiplication<Bfloat16Scheme>(linear, x, rows, y, epilogue, workspace).run();
+#else
+      return;  // `sw_has_bfloat16` says so
+#endif
   }
 }
 

@@ -7,6 +7,13 @@
 
 namespace streamwell {
 
+inline float widen(uint16_t bfloat16) {
+  const uint32_t bits = static_cast<uint32_t>(bfloat16) << 16;
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
 // A row of the source as floats, whatever it is stored as; zeros where there is no such row.
 inline void read_row(const void* source, int32_t kind, int64_t n, int64_t k, int64_t row,
                      float* out) {
@@ -16,10 +23,7 @@ inline void read_row(const void* source, int32_t kind, int64_t n, int64_t k, int
     std::memcpy(out, static_cast<const float*>(source) + row * k, k * 4);
   } else if (kind == kBfloat16) {
     const auto* bits = static_cast<const uint16_t*>(source) + row * k;
-    for (int64_t i = 0; i < k; ++i) {
-      const uint32_t wide = static_cast<uint32_t>(bits[i]) << 16;
-      std::memcpy(out + i, &wide, 4);
-    }
+    for (int64_t i = 0; i < k; ++i) out[i] = widen(bits[i]);
   } else {
     const auto* bits = static_cast<const uint16_t*>(source) + row * k;
     for (int64_t i = 0; i < k; ++i) out[i] = _cvtsh_ss(bits[i]);
@@ -44,12 +48,26 @@ inline void pack_16_bits(const uint16_t* source, int32_t kind, int64_t n, int64_
   }
 }
 
+inline uint16_t to_bfloat16(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  if (value != value) return static_cast<uint16_t>(bits >> 16 | 0x40);  // still not a number
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);  // to nearest, ties to even
+}
+
+inline void pack_bfloat16_pairs(const float* rows, int64_t k, uint8_t* panel) {
+  auto* out = reinterpret_cast<uint16_t*>(panel);
+  std::memset(panel, 0, panel_bytes(kBfloat16Pairs, k));
+  for (int c = 0; c < kPanel; ++c)
+    for (int64_t i = 0; i < k; ++i)
+      out[(i / 2 * kPanel + c) * 2 + i % 2] = to_bfloat16(rows[c * k + i]);
+}
+
 inline void pack_int8(const float* rows, int64_t k, int64_t column, uint8_t* panel, float* scales,
                       float* offsets) {
-  const int64_t steps = (k + 3) / 4;
-  std::memset(panel, 0, steps * 4 * kPanel);
+  std::memset(panel, 0, panel_bytes(kInt8, k));
   for (int c = 0; c < kPanel; ++c) {
-    const float largest = Int8::largest_magnitude(rows + c * k, k);
+    const float largest = largest_magnitude(rows + c * k, k);
     const float scale = std::max(largest / 127.0f, 1e-30f);
     int64_t total = 0;
     for (int64_t i = 0; i < k; ++i) {
@@ -104,6 +122,7 @@ inline void pack(int32_t kind, const void* source, int32_t source_kind, int64_t 
       for (int c = 0; c < kPanel; ++c)
         read_row(source, source_kind, n, k, column + c, rows.data() + c * k);
       if (kind == kFloat32) pack_float32(rows.data(), k, target);
+      if (kind == kBfloat16Pairs) pack_bfloat16_pairs(rows.data(), k, target);
       if (kind == kInt8) pack_int8(rows.data(), k, column, target, scales, offsets);
       if (kind == kInt4) pack_int4(rows.data(), k, target);
     }
@@ -121,12 +140,12 @@ inline void unpack_row(const Linear& linear, int64_t n, float* out) {
       case kFloat32:
         out[i] = reinterpret_cast<const float*>(panel)[i * kPanel + c];
         break;
-      case kBfloat16: {
-        const uint32_t bits = words[i * kPanel + c % kLanes * 2 + c / kLanes];
-        const uint32_t wide = bits << 16;
-        std::memcpy(out + i, &wide, 4);
+      case kBfloat16:
+        out[i] = widen(words[i * kPanel + c % kLanes * 2 + c / kLanes]);
         break;
-      }
+      case kBfloat16Pairs:
+        out[i] = widen(words[(i / 2 * kPanel + c) * 2 + i % 2]);
+        break;
       case kFloat16:
         out[i] = _cvtsh_ss(words[i * kPanel + c]);
         break;

@@ -15,7 +15,23 @@ namespace streamwell {
 constexpr int kPanel = 2 * kLanes;
 constexpr int kGroup = 32;  // weights that share a scale in int4
 
-enum Kind : int32_t { kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2, kInt8 = 3, kInt4 = 4 };
+// `kBfloat16` is a storage: weights are widened, and arithmetic is that of floats. `kBfloat16Pairs` is
+// multiplied as it is, with activations rounded to bfloat16, where the processor has that.
+enum Kind : int32_t {
+  kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2, kInt8 = 3, kInt4 = 4, kBfloat16Pairs = 5
+};
+
+// Where small numbers are multiplied several at once, a step of k is a word of 32 bits. Tiles of the
+// processor are 16 words wide: there a panel has a whole number of them, with zeros at its end.
+#if defined(__AMX_TILE__)
+constexpr int64_t kWordsUnit = 16;
+#else
+constexpr int64_t kWordsUnit = 1;
+#endif
+
+inline int64_t words_of(int64_t k, int64_t per_word) {
+  return (k + per_word * kWordsUnit - 1) / (per_word * kWordsUnit) * kWordsUnit;
+}
 
 struct Linear {
   const void* weights;    // see the packers in pack.h
@@ -31,7 +47,8 @@ inline int64_t panels_of(int64_t n) { return (n + kPanel - 1) / kPanel; }
 inline int64_t panel_bytes(int32_t kind, int64_t k) {
   switch (kind) {
     case kFloat32: return k * kPanel * 4;
-    case kInt8: return (k + 3) / 4 * 4 * kPanel;
+    case kInt8: return words_of(k, 4) * 4 * kPanel;
+    case kBfloat16Pairs: return words_of(k, 2) * 4 * kPanel;
     case kInt4: return k / kGroup * (kGroup * kPanel / 2 + kPanel * 2);
     default: return k * kPanel * 2;
   }
@@ -47,11 +64,27 @@ inline void fetch(const uint8_t* p) {
   for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T1);
 }
 
+// How many steps a row of k has, zeros at its end included.
+template <class Scheme>
+inline int64_t steps_of(int64_t k) {
+  return Scheme::step == 1 || Scheme::step == kGroup ? (k + Scheme::step - 1) / Scheme::step
+                                                     : words_of(k, Scheme::step);
+}
+
+// Words of a tile's rows side by side, as broadcasts read them. Only `left` words have a place.
+struct SideBySide {
+  template <int count>
+  static void put(uint8_t* tile, int64_t word, int m, int height, const void* words, int64_t left) {
+    for (int i = 0; i < count && i < left; ++i)
+      std::memcpy(tile + ((word + i) * height + m) * 4, static_cast<const uint8_t*>(words) + 4 * i, 4);
+  }
+};
+
 template <class Weights>
 struct Floats {
   using Sum = F32;
-  static constexpr int step = 1, x_bytes = 4, w_bytes = Weights::bytes;
-  static constexpr bool pack_whole_rows = false;
+  static constexpr int step = 1, x_bytes = 4, w_bytes = Weights::bytes, max_rows = kRows;
+  static constexpr bool pack_whole_rows = false, is_tiled = false;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {
     auto* out = reinterpret_cast<float*>(tile) + m;
@@ -104,12 +137,25 @@ struct Float16Weights {
   }
 };
 
+// Not a number if any of them is not finite: a poisoned row must not come out looking sound.
+inline float largest_magnitude(const float* x, int64_t k) {
+  F32 peak = zero(), poison = zero();
+  for (int64_t i = 0; i < k; i += kLanes) {
+    const F32 values = load_some(x + i, k - i);
+    peak = max(peak, max(values, sub(zero(), values)));
+    poison = fma(values, zero(), poison);
+  }
+  return largest(peak) + sum(poison);
+}
+
 // Signed 8-bit weights with a scale per output, unsigned 8-bit activations with a scale per row and
 // a zero point of 128, as the processor's dot product wants them.
+template <class Order>
 struct Int8 {
   using Sum = I32;
-  static constexpr int step = 4, x_bytes = 4, w_bytes = 4 * kPanel;
+  static constexpr int step = 4, x_bytes = 4, w_bytes = 4 * kPanel, max_rows = kRows;
   static constexpr bool pack_whole_rows = true;  // they have a scale each
+  static constexpr bool is_tiled = false;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float* scale) {
     const float largest = largest_magnitude(x, k);
@@ -119,8 +165,7 @@ struct Int8 {
       uint8_t bytes[kLanes];
       const I32 values = to_int(mul(load_some(x + i, k - i), inverse));
       store_bytes(bytes, add_int(values, broadcast_int(128)));
-      for (int64_t j = 0; j < kLanes && i + j < k; j += step)
-        std::memcpy(tile + (i + j) * height + m * step, bytes + j, step);
+      Order::template put<4>(tile, i / step, m, height, bytes, (k - i + step - 1) / step);
     }
   }
 
@@ -147,16 +192,6 @@ struct Int8 {
     return mul(scaled, broadcast(row_scale));
   }
 
-  // Not a number if any of them is not finite: a poisoned row must not come out looking sound.
-  static float largest_magnitude(const float* x, int64_t k) {
-    F32 largest = zero(), poison = zero();
-    for (int64_t i = 0; i < k; i += kLanes) {
-      const F32 values = load_some(x + i, k - i);
-      largest = max(largest, max(values, sub(zero(), values)));
-      poison = fma(values, zero(), poison);
-    }
-    return streamwell::largest(largest) + sum(poison);
-  }
 };
 
 // 4-bit weights in groups of 32 with a scale each (the layout is ours, the arithmetic that of
@@ -165,12 +200,12 @@ struct Int8 {
 struct Int4 {
   using Sum = F32;
   static constexpr int step = kGroup, x_bytes = kGroup + 8;
-  static constexpr int w_bytes = kGroup * kPanel / 2 + 2 * kPanel;
-  static constexpr bool pack_whole_rows = false;
+  static constexpr int w_bytes = kGroup * kPanel / 2 + 2 * kPanel, max_rows = kRows;
+  static constexpr bool pack_whole_rows = false, is_tiled = false;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {
     for (int64_t i = 0; i < k; i += step, tile += x_bytes * height) {
-      const float largest = Int8::largest_magnitude(x + i, step);
+      const float largest = largest_magnitude(x + i, step);
       const float scale = largest / 127.0f;
       const F32 inverse = broadcast(largest > 0.0f ? 127.0f / largest : 0.0f);
       F32 totals = zero();

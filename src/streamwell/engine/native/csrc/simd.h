@@ -76,6 +76,13 @@ inline I32 dot_bytes(I32 sums, I32 u, I32 s) {
 #endif
 }
 
+#if defined(__AVX512BF16__)
+// sums[i] += dot product of two bfloat16 of `a` and two of `b`.
+inline F32 dot_pairs(F32 sums, I32 a, I32 b) {
+  return _mm512_dpbf16_ps(sums, (__m512bh)a, (__m512bh)b);
+}
+#endif
+
 #else  // AVX2 with FMA and F16C
 
 constexpr int kRows = 3;  // 3 x 4 sums, and 16 registers

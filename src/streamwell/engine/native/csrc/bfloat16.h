@@ -1,0 +1,45 @@
+// Linear layers that multiply pairs of bfloat16, where the processor does.
+#pragma once
+
+#include "schemes.h"
+
+#if defined(__AVX512BF16__)
+
+namespace streamwell {
+
+// Pairs of bfloat16 on both sides; sums are floats. The hardware takes denormal numbers for zeros.
+template <class Order>
+struct Bfloat16Pairs {
+  using Sum = F32;
+  static constexpr int step = 2, x_bytes = 4, w_bytes = 4 * kPanel, max_rows = kRows;
+  static constexpr bool pack_whole_rows = false, is_tiled = false;
+
+  static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {
+    const int64_t padded = words_of(k, step) * step;
+    for (int64_t i = 0; i < padded; i += kLanes) {
+      const F32 values = i < k ? load_some(x + i, k - i) : zero();
+      const __m256bh pairs = _mm512_cvtneps_pbh(values);
+      Order::template put<8>(tile, i / step, m, height, &pairs, (padded - i) / step);
+    }
+  }
+
+  template <int M>
+  static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
+                       F32 (&sums)[M][2]) {
+    for (int64_t i = 0; i < steps; ++i, x += 4 * M, w += w_bytes) {
+      fetch<w_bytes>(w + ahead);
+      const I32 low = load_int(w), high = load_int(w + 4 * kLanes);
+      for (int m = 0; m < M; ++m) {
+        const I32 value = broadcast_four_bytes(x + 4 * m);
+        sums[m][0] = dot_pairs(sums[m][0], value, low);
+        sums[m][1] = dot_pairs(sums[m][1], value, high);
+      }
+    }
+  }
+
+  static F32 finish(F32 sum, const Linear&, int64_t, float) { return sum; }
+};
+
+}  // namespace streamwell
+
+#endif

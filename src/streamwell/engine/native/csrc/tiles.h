@@ -1,0 +1,157 @@
+// Intel's tile registers (AMX): sixteen rows of sixteen words, multiplied in one instruction.
+//
+// A tile of up to 32 rows of activations times a panel of 32 outputs takes all eight registers: four
+// of sums, two of activations, two of weights. The sums of an output are one chain over k whatever
+// rows share the call, as everywhere here.
+#pragma once
+
+#include "bfloat16.h"
+
+#if defined(__AMX_TILE__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace streamwell {
+
+inline void set_tile_rows(int height);
+inline void release_tiles();
+
+#if defined(__AMX_TILE__)
+
+constexpr int kTileRows = 16, kTileBytes = 64;
+
+// Linux gives tile registers to those processes only that ask for them.
+inline bool request_tiles() {
+  constexpr long request_permission = 0x1023, tile_data = 18;
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
+
+// The shapes of the registers, as the processor reads them (palette 1).
+struct alignas(64) TileShapes {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+// Shapes for tiles of `height` rows of activations; 0 forgets what was set, since other code may
+// have set something else meanwhile.
+inline void set_tile_rows(int height) {
+  static thread_local int current = 0;
+  if (height == current) return;
+  current = height;
+  if (height == 0) return;
+  TileShapes shapes;
+  const int first = std::min(height, kTileRows), second = height - first;
+  const int rows[8] = {first, first, second, second, first, second, kTileRows, kTileRows};
+  for (int i = 0; i < 8; ++i) {
+    shapes.rows[i] = static_cast<uint8_t>(rows[i]);
+    shapes.row_bytes[i] = rows[i] ? kTileBytes : 0;
+  }
+  _tile_loadconfig(&shapes);
+}
+
+inline void release_tiles() { _tile_release(); }
+
+// Sixteen words of a row side by side, row below row; there is a place for all of them.
+struct RowByRow {
+  template <int count>
+  static void put(uint8_t* tile, int64_t word, int m, int height, const void* words, int64_t) {
+    std::memcpy(tile + (word / 16 * height + m) * kTileBytes + word % 16 * 4, words, count * 4);
+  }
+};
+
+// A scheme of words, with tile registers in place of vectors.
+template <class Scheme, bool is_integer>
+struct Tiled : Scheme {
+  using Sum = typename Scheme::Sum;
+  static constexpr int max_rows = 2 * kTileRows;
+  static constexpr bool is_tiled = true;
+
+  // sums[m][side] += tile times block, for `height` rows and both halves of a panel.
+  static void accumulate(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
+                         int height, bool is_first, Sum* sums) {
+    set_tile_rows(height);
+    if (height > kTileRows) {
+      accumulate<true>(x, w, steps, ahead, height, is_first, sums);
+    } else {
+      accumulate<false>(x, w, steps, ahead, height, is_first, sums);
+    }
+  }
+
+ private:
+  template <bool is_high>
+  static void accumulate(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
+                         int height, bool is_first, Sum* sums) {
+    constexpr int stride = 2 * kTileBytes;
+    auto* top = reinterpret_cast<uint8_t*>(sums);
+    uint8_t* bottom = top + kTileRows * stride;
+    if (is_first) {
+      _tile_zero(0);
+      _tile_zero(1);
+      if constexpr (is_high) {
+        _tile_zero(2);
+        _tile_zero(3);
+      }
+    } else {
+      _tile_loadd(0, top, stride);
+      _tile_loadd(1, top + kTileBytes, stride);
+      if constexpr (is_high) {
+        _tile_loadd(2, bottom, stride);
+        _tile_loadd(3, bottom + kTileBytes, stride);
+      }
+    }
+    for (int64_t i = 0; i < steps; i += 16, x += height * kTileBytes, w += 16 * stride) {
+      if (ahead) fetch<16 * stride>(w + ahead);
+      _tile_loadd(4, x, kTileBytes);
+      _tile_loadd(6, w, stride);
+      _tile_loadd(7, w + kTileBytes, stride);
+      multiply_top();
+      if constexpr (is_high) {
+        _tile_loadd(5, x + kTileRows * kTileBytes, kTileBytes);
+        multiply_bottom();
+      }
+    }
+    _tile_stored(0, top, stride);
+    _tile_stored(1, top + kTileBytes, stride);
+    if constexpr (is_high) {
+      _tile_stored(2, bottom, stride);
+      _tile_stored(3, bottom + kTileBytes, stride);
+    }
+  }
+
+  // The names of registers are part of an instruction: they can only be written out.
+  static void multiply_top() {
+    if constexpr (is_integer) {
+      _tile_dpbusd(0, 4, 6);
+      _tile_dpbusd(1, 4, 7);
+    } else {
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+  }
+
+  static void multiply_bottom() {
+    if constexpr (is_integer) {
+      _tile_dpbusd(2, 5, 6);
+      _tile_dpbusd(3, 5, 7);
+    } else {
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+  }
+};
+
+using Int8Scheme = Tiled<Int8<RowByRow>, true>;
+using Bfloat16Scheme = Tiled<Bfloat16Pairs<RowByRow>, false>;
+
+#else
+
+using Int8Scheme = Int8<SideBySide>;
+#if defined(__AVX512BF16__)
+using Bfloat16Scheme = Bfloat16Pairs<SideBySide>;
+#endif
+
+#endif
+
+}  // namespace streamwell
