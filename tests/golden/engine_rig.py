@@ -28,15 +28,16 @@ def load_model(
     model_impl: str = "auto",
     quantization: str = "none",
     *,
+    dtype: str = "float32",
     block_size: int | None = None,
     compile_layers: bool = False,
 ) -> LoadedModel:
-    """Load in float32, on one thread: these models are too small for two."""
+    """Load on one thread: these models are too small for two."""
     fitting = NATIVE_BLOCK_SIZE if model_impl == "native" else BLOCK_SIZE
     config = EngineConfig(
         model_path=str(folder),
         device="cpu",
-        dtype="float32",
+        dtype=dtype,
         max_model_len=MAX_MODEL_LEN,
         max_num_seqs=MAX_NUM_SEQS,
         max_num_batched_tokens=1,  # the scheduler's affair, and the tests make their own

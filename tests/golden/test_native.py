@@ -5,13 +5,16 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from engine_rig import load_model
 from tiny_models import build
 
 from streamwell.core.types import SamplingParams
+from streamwell.engine.model_runner import Model
 from streamwell.engine.native import library
+from streamwell.engine.native.decoder import NativeDecoder
 from streamwell.engine.native.library import Epilogue, Kind
 from streamwell.engine.native.linear import PackedLinear, interleave, storage_kind
 from streamwell.engine.quantization import rounded
@@ -212,13 +215,15 @@ def test_poisoned_weights_stay_poisoned(helper: ctypes.CDLL, quantization: str) 
 
 
 @pytest.mark.parametrize("name", ["llama", "mistral-window", "qwen3-tied"])
-@pytest.mark.parametrize("quantization", ["none", "int8", "int4"])
+@pytest.mark.parametrize(
+    ("dtype", "quantization"),
+    [("float32", "none"), ("float32", "int8"), ("float32", "int4"), ("bfloat16", "none")],
+)
 def test_a_token_does_not_depend_on_batch_or_chunks(
-    tmp_path: Path, name: str, quantization: str
+    tmp_path: Path, name: str, dtype: str, quantization: str
 ) -> None:
     """Logits of a prompt's last token: the same bits alone, in chunks of any size, in a crowd."""
-    folder = build(name, tmp_path)
-    model = load_model(folder, "native", quantization).runner.model
+    model = native_model(build(name, tmp_path), dtype, quantization)
     generator = torch.Generator().manual_seed(3)
     sequences = []
     for i, length in enumerate((41, 1, 17, 64, 30)):
@@ -241,3 +246,34 @@ def test_a_token_does_not_depend_on_batch_or_chunks(
                 chunk = Chunk(s, start, min(size, s.num_tokens - start))
                 logits = last_logits([chunk])
             assert torch.equal(alone[row], logits[0])
+
+
+@pytest.mark.parametrize("name", ["llama", "llama-biases-tied", "mistral-window", "qwen3-tied"])
+def test_a_model_in_bfloat16_is_near_the_one_in_float32(tmp_path: Path, name: str) -> None:
+    """Logits of a prompt, cut in two, differ by no more than roundings; stale blocks do no harm."""
+    folder = build(name, tmp_path)
+    ids = torch.randint(3, 300, (41,), generator=torch.Generator().manual_seed(3)).tolist()
+    sequence = Sequence("0", ids, SamplingParams(max_tokens=1))
+    sequence.block_ids = [3, 1, 2]
+    logits = []
+    for dtype in ("bfloat16", "float32"):
+        model = native_model(folder, dtype, "none")
+        assert isinstance(model, NativeDecoder)
+        for keys, values in model.cache:
+            keys.fill(0x7FC0 if dtype == "bfloat16" else np.nan)  # not numbers, in either
+            values.fill(0x7FC0 if dtype == "bfloat16" else np.nan)
+        with torch.inference_mode():
+            model.forward([Chunk(sequence, 0, 20)], [])
+            logits.append(model.forward([Chunk(sequence, 20, 21)], list(range(21))).clone())
+
+    cosines = torch.nn.functional.cosine_similarity(*logits)
+
+    assert cosines.min() > 0.999
+
+
+def native_model(folder: Path, dtype: str, quantization: str) -> Model:
+    """Skips where the processor does not multiply in this dtype."""
+    best = library.best()
+    if dtype == "bfloat16" and not (best and best.sw_has_bfloat16()):
+        pytest.skip("this processor does not multiply bfloat16")
+    return load_model(folder, "native", quantization, dtype=dtype).runner.model

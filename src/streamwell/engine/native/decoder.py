@@ -67,6 +67,11 @@ class NativeDecoder:
         self.dtype, self.device = dtype, torch.device("cpu")
         self._library = library
         self._spec = spec
+        pair_key_dim = library.sw_pair_key_dim(spec.head_dim) if dtype is torch.bfloat16 else 0
+        self._has_pair_cache = pair_key_dim > 0
+        self._cached = np.dtype(np.uint16 if self._has_pair_cache else np.float32)
+        #: Numbers per kv head and position: those of a key may be padded.
+        self._key_dim, self._value_dim = pair_key_dim or spec.head_dim, spec.head_dim
         self._quantization = quantization
         self._kept: list[torch.Tensor | PackedLinear] = []  # what the structures point to
         self._layers = (LayerStruct * spec.num_layers)()
@@ -86,17 +91,21 @@ class NativeDecoder:
     def bytes_per_token(self) -> int:
         """What the cache takes per token, over all layers."""
         spec = self._spec
-        return spec.num_layers * spec.num_kv_heads * spec.head_dim * 2 * torch.float32.itemsize
+        per_head = (self._key_dim + self._value_dim) * self._cached.itemsize
+        return spec.num_layers * spec.num_kv_heads * per_head
 
     def allocate(self, num_blocks: int) -> None:
         """Make the cache; block 0 belongs to nobody."""
-        spec = self._spec
-        floats = (num_blocks + 1) * BLOCK_SIZE * spec.num_kv_heads * spec.head_dim
+        heads = (num_blocks + 1) * BLOCK_SIZE * self._spec.num_kv_heads
         # numpy's zeros are untouched pages: memory is used as blocks are
-        self._cache = [
-            (np.zeros(floats, np.float32), np.zeros(floats, np.float32)) for _ in self._layers
+        self.cache = [
+            (
+                np.zeros(heads * self._key_dim, self._cached),
+                np.zeros(heads * self._value_dim, self._cached),
+            )
+            for _ in self._layers
         ]
-        for struct, (keys, values) in zip(self._layers, self._cache, strict=True):
+        for struct, (keys, values) in zip(self._layers, self.cache, strict=True):
             struct.cache = CacheStruct(keys.ctypes.data, values.ctypes.data)
 
     def forward(self, chunks: list[Chunk], rows: list[int]) -> torch.Tensor:
@@ -186,6 +195,7 @@ class NativeDecoder:
             self._head.struct,
             self._keep(angles.cos()),
             self._keep(angles.sin()),
+            self._has_pair_cache,
         )
 
 

@@ -94,6 +94,7 @@ class DecoderStruct(ctypes.Structure):
         ("head", LinearStruct),
         ("cosines", c_void_p),
         ("sines", c_void_p),
+        ("has_pair_cache", c_int32),
     ]
 
 
@@ -131,6 +132,7 @@ class BatchStruct(ctypes.Structure):
 
 _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "sw_has_bfloat16": (c_int32, []),
+    "sw_pair_key_dim": (c_int64, [c_int64]),
     "sw_packed_bytes": (c_int64, [c_int32, c_int64, c_int64]),
     "sw_pack": (
         None,

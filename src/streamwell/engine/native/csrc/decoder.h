@@ -1,8 +1,8 @@
 // A whole forward pass of a pre-norm decoder: the blocks one after another, in place.
 #pragma once
 
-#include "attention.h"
 #include "linear.h"
+#include "tile_attention.h"
 
 namespace streamwell {
 
@@ -22,6 +22,7 @@ struct Decoder {
   const float* final_norm;
   Linear head;
   const float *cosines, *sines;  // [positions, head_dim / 2]
+  int32_t has_pair_cache;        // `tile_attention.h`
 };
 
 // One step. Buffers hold as many rows as the step has.
@@ -41,14 +42,17 @@ struct Batch {
   uint8_t* workspace;
 };
 
-inline void forward(const Decoder& decoder, const Layer& layer, const Batch& batch) {
+template <class Kernel>
+void forward(const Decoder& decoder, const Layer& layer, const Batch& batch) {
   const int64_t rows = batch.rows, size = decoder.hidden_size;
   normalize_rows(batch.x, layer.norm_in, rows, size, decoder.eps, batch.normed);
   multiply(layer.qkv, batch.normed, rows, batch.qkv, kStore, batch.workspace);
-  place_rows(batch.qkv, layer.query_norm, layer.key_norm, decoder.eps, decoder.cosines,
-             decoder.sines, batch.positions, batch.slots, rows, decoder.heads, layer.cache);
-  attend(batch.qkv, batch.attended, decoder.heads, layer.cache, decoder.scale, layer.window,
-         batch.sequences);
+  place_rows<typename Kernel::CacheKind>(
+      batch.qkv, layer.query_norm, layer.key_norm, decoder.eps, decoder.cosines, decoder.sines,
+      batch.positions, batch.slots, rows, decoder.heads, layer.cache);
+  attend<Kernel>(
+      {batch.qkv, batch.attended, decoder.heads, layer.cache, decoder.scale, layer.window},
+      batch.sequences);
   multiply(layer.out, batch.attended, rows, batch.x, kAccumulate, batch.workspace);
   normalize_rows(batch.x, layer.norm_mid, rows, size, decoder.eps, batch.normed);
   multiply(layer.gate_up, batch.normed, rows, batch.gated, kGatedSilu, batch.workspace);
@@ -56,7 +60,15 @@ inline void forward(const Decoder& decoder, const Layer& layer, const Batch& bat
 }
 
 inline void forward(const Decoder& decoder, const Batch& batch) {
-  for (int64_t i = 0; i < decoder.num_layers; ++i) forward(decoder, decoder.layers[i], batch);
+  for (int64_t i = 0; i < decoder.num_layers; ++i) {
+#if defined(__AMX_TILE__)
+    if (decoder.has_pair_cache) {
+      forward<TileTask>(decoder, decoder.layers[i], batch);
+      continue;
+    }
+#endif
+    forward<FloatTask>(decoder, decoder.layers[i], batch);
+  }
   const int64_t size = decoder.hidden_size;
   for (int64_t i = 0; i < batch.num_outputs; ++i)
     normalize(batch.x + batch.outputs[i] * size, decoder.final_norm, size, decoder.eps,

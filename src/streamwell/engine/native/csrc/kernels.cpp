@@ -22,6 +22,15 @@ int32_t sw_has_bfloat16() {
 #endif
 }
 
+// Numbers per head and position of keys in a cache of pairs; 0 where this variant has none.
+int64_t sw_pair_key_dim(int64_t head_dim) {
+#if defined(__AMX_TILE__)
+  return key_dim_of(head_dim);
+#else
+  return head_dim * 0;
+#endif
+}
+
 int64_t sw_packed_bytes(int32_t kind, int64_t n, int64_t k) {
   return panels_of(n) * panel_bytes(kind, k);
 }

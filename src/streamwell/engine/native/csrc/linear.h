@@ -44,7 +44,6 @@ class Multiplication {
     {
 #pragma omp for schedule(static)
       for (int64_t part = 0; part < parts(); ++part) pack(part);
-      if constexpr (Scheme::is_tiled) set_tile_rows(0);
 #pragma omp for schedule(dynamic)
       for (int64_t panel = 0; panel < panels_; panel += group_) {
         for (int64_t tile = 0; tile < tiles_.count; tile += kMaxTiles) {

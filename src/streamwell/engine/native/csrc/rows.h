@@ -11,7 +11,8 @@ namespace streamwell {
 constexpr int64_t kRowsWorthThreads = 8;
 
 // The cache of one layer: keys `[blocks, kv_heads, head_dim, 16]`, sixteen positions side by side as
-// scores need them, values `[blocks, kv_heads, 16, head_dim]`.
+// scores need them, values `[blocks, kv_heads, 16, head_dim]`. In bfloat16 (`tile_attention.h`) pairs
+// that are multiplied together lie side by side: of dimensions in keys, of positions in values.
 struct Cache {
   float* keys;
   float* values;
@@ -20,6 +21,8 @@ struct Cache {
 struct Heads {
   int64_t queries, kv, dim;
   int64_t row_floats() const { return (queries + 2 * kv) * dim; }
+  // Query heads that share a kv head.
+  int64_t group() const { return queries / kv; }
 };
 
 // Root mean square norm (Zhang and Sennrich 2019) of `size` floats.
@@ -62,23 +65,32 @@ inline void rotate(float* head, const float* cosines, const float* sines, int64_
   }
 }
 
-inline void write_cache(const float* key, const float* value, int64_t slot, Heads heads,
-                        const Cache& cache) {
-  const int64_t block = slot / kLanes, place = slot % kLanes;
-  for (int64_t h = 0; h < heads.kv; ++h) {
-    const int64_t base = (block * heads.kv + h) * heads.dim * kLanes;
-    float* keys = cache.keys + base + place;
-    for (int64_t d = 0; d < heads.dim; ++d) keys[d * kLanes] = key[h * heads.dim + d];
-    std::memcpy(cache.values + base + place * heads.dim, value + h * heads.dim, heads.dim * 4);
+// How rows are written into a cache of floats.
+struct FloatCache {
+  // Before the first position of a block is written.
+  static void open_block(int64_t, Heads, const Cache&) {}
+
+  static void write(const float* key, const float* value, int64_t slot, Heads heads,
+                    const Cache& cache) {
+    const int64_t block = slot / kLanes, place = slot % kLanes;
+    for (int64_t h = 0; h < heads.kv; ++h) {
+      const int64_t base = (block * heads.kv + h) * heads.dim * kLanes;
+      float* keys = cache.keys + base + place;
+      for (int64_t d = 0; d < heads.dim; ++d) keys[d * kLanes] = key[h * heads.dim + d];
+      std::memcpy(cache.values + base + place * heads.dim, value + h * heads.dim, heads.dim * 4);
+    }
   }
-}
+};
 
 // Queries, keys and values of each row as the projection left them, in place: head norms where the
 // model has them, rotation, and keys and values into the cache.
-inline void place_rows(float* qkv, const float* query_norm, const float* key_norm, float eps,
+template <class CacheKind>
+void place_rows(float* qkv, const float* query_norm, const float* key_norm, float eps,
                        const float* cosines, const float* sines, const int64_t* positions,
                        const int64_t* slots, int64_t rows, Heads heads, const Cache& cache) {
   const int64_t half = heads.dim / 2;
+  for (int64_t row = 0; row < rows; ++row)
+    if (slots[row] % kLanes == 0) CacheKind::open_block(slots[row] / kLanes, heads, cache);
 #pragma omp parallel for if (rows >= kRowsWorthThreads)
   for (int64_t row = 0; row < rows; ++row) {
     float* queries = qkv + row * heads.row_floats();
@@ -89,7 +101,7 @@ inline void place_rows(float* qkv, const float* query_norm, const float* key_nor
       if (norm) normalize(head, norm, heads.dim, eps, head);
       rotate(head, cosines + positions[row] * half, sines + positions[row] * half, heads.dim);
     }
-    write_cache(keys, keys + heads.kv * heads.dim, slots[row], heads, cache);
+    CacheKind::write(keys, keys + heads.kv * heads.dim, slots[row], heads, cache);
   }
 }
 

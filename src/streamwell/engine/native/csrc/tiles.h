@@ -10,12 +10,11 @@
 #if defined(__AMX_TILE__)
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <array>
 #endif
 
 namespace streamwell {
-
-inline void set_tile_rows(int height);
-inline void release_tiles();
 
 #if defined(__AMX_TILE__)
 
@@ -27,31 +26,37 @@ inline bool request_tiles() {
   return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
 
-// The shapes of the registers, as the processor reads them (palette 1).
-struct alignas(64) TileShapes {
+// What the processor is told of its registers (palette 1).
+struct alignas(64) TileConfiguration {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {};
   uint8_t rows[16] = {};
 };
 
-// Shapes for tiles of `height` rows of activations; 0 forgets what was set, since other code may
-// have set something else meanwhile.
-inline void set_tile_rows(int height) {
-  static thread_local int current = 0;
-  if (height == current) return;
-  current = height;
-  if (height == 0) return;
-  TileShapes shapes;
-  const int first = std::min(height, kTileRows), second = height - first;
-  const int rows[8] = {first, first, second, second, first, second, kTileRows, kTileRows};
+// The shape of each register, by its number.
+struct TileShape {
+  int rows, words;
+};
+
+// Which shapes a thread has set, by a number that tells them from others.
+inline thread_local int current_tile_shapes = 0;
+
+inline void set_tile_shapes(int number, const std::array<TileShape, 8>& shapes) {
+  if (number == current_tile_shapes) return;
+  current_tile_shapes = number;
+  TileConfiguration configuration;
   for (int i = 0; i < 8; ++i) {
-    shapes.rows[i] = static_cast<uint8_t>(rows[i]);
-    shapes.row_bytes[i] = rows[i] ? kTileBytes : 0;
+    configuration.rows[i] = static_cast<uint8_t>(shapes[i].rows);
+    configuration.row_bytes[i] = static_cast<uint16_t>(shapes[i].rows ? shapes[i].words * 4 : 0);
   }
-  _tile_loadconfig(&shapes);
+  _tile_loadconfig(&configuration);
 }
 
-inline void release_tiles() { _tile_release(); }
+// A thread is done with its tiles. Other code may set other shapes before it comes back.
+inline void release_tiles() {
+  _tile_release();
+  current_tile_shapes = 0;
+}
 
 // Sixteen words of a row side by side, row below row; there is a place for all of them.
 struct RowByRow {
@@ -71,7 +76,7 @@ struct Tiled : Scheme {
   // sums[m][side] += tile times block, for `height` rows and both halves of a panel.
   static void accumulate(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
                          int height, bool is_first, Sum* sums) {
-    set_tile_rows(height);
+    set_shapes(height);
     if (height > kTileRows) {
       accumulate<true>(x, w, steps, ahead, height, is_first, sums);
     } else {
@@ -80,6 +85,12 @@ struct Tiled : Scheme {
   }
 
  private:
+  static void set_shapes(int height) {
+    const int top = std::min(height, kTileRows), bottom = height - top;
+    const TileShape high = {top, 16}, low = {bottom, 16}, weights = {kTileRows, 16};
+    set_tile_shapes(height, {high, high, low, low, high, low, weights, weights});
+  }
+
   template <bool is_high>
   static void accumulate(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
                          int height, bool is_first, Sum* sums) {
@@ -146,6 +157,8 @@ using Int8Scheme = Tiled<Int8<RowByRow>, true>;
 using Bfloat16Scheme = Tiled<Bfloat16Pairs<RowByRow>, false>;
 
 #else
+
+inline void release_tiles() {}
 
 using Int8Scheme = Int8<SideBySide>;
 #if defined(__AVX512BF16__)

@@ -1,0 +1,72 @@
+// Softmax over tiles of keys with a running maximum and sum (Milakov and Gimelshein 2018, "Online
+// normalizer calculation for softmax"; Dao et al. 2022, "FlashAttention").
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "simd.h"
+
+namespace streamwell {
+
+constexpr int kTileBlocks = 4;
+constexpr int kTileKeys = kTileBlocks * kLanes;
+
+// What a row has seen so far.
+struct Seen {
+  float maximum = -std::numeric_limits<float>::infinity();
+  float total = 0.0f;
+};
+
+// Which keys of a tile a row sees: those from `hidden` up to `visible`.
+struct Sight {
+  int64_t hidden, visible;
+
+  // `window` 0 sees all; the tile starts at `key`.
+  Sight(int64_t position, int64_t window, int64_t key)
+      : hidden(window ? position + 1 - window - key : 0), visible(position + 1 - key) {}
+
+  // Block b of the row's keys, with `other` where the row does not see them.
+  F32 only_seen(F32 values, F32 other, int64_t b) const {
+    const F32 seen = first_lanes(lanes(visible - b * kLanes), values, other);
+    return first_lanes(lanes(hidden - b * kLanes), other, seen);
+  }
+
+ private:
+  static int lanes(int64_t count) {
+    return static_cast<int>(std::min<int64_t>(kLanes, std::max<int64_t>(0, count)));
+  }
+};
+
+// Scores of a row become weights in place; keys it must not see get none. Returns what earlier sums
+// of the row are to be multiplied by.
+inline float soften(float* weights, int64_t num_blocks, Sight sight, Seen& seen) {
+  const F32 nothing = broadcast(-std::numeric_limits<float>::infinity());
+  const bool sees_all = sight.visible >= num_blocks * kLanes && sight.hidden <= 0;
+  F32 scores[kTileBlocks], peak = nothing;
+  for (int64_t b = 0; b < num_blocks; ++b) {
+    scores[b] = load(weights + b * kLanes);
+    if (!sees_all) scores[b] = sight.only_seen(scores[b], nothing, b);
+    peak = max(peak, scores[b]);
+  }
+  const float before = seen.maximum, after = std::max(before, largest(peak));
+  if (after == -std::numeric_limits<float>::infinity()) {  // it sees none of these keys
+    std::fill(weights, weights + num_blocks * kLanes, 0.0f);
+    return 1.0f;
+  }
+  F32 total = zero();
+  for (int64_t b = 0; b < num_blocks; ++b) {
+    F32 weight = exp(sub(scores[b], broadcast(after)));
+    // `exp` never gives zero, so what is hidden is hidden once more
+    if (!sees_all) weight = sight.only_seen(weight, zero(), b);
+    store(weights + b * kLanes, weight);
+    total = add(total, weight);
+  }
+  const float correction = before == after ? 1.0f : std::exp(before - after);
+  seen.maximum = after;
+  seen.total = seen.total * correction + sum(total);
+  return correction;
+}
+
+}  // namespace streamwell
