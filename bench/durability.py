@@ -28,6 +28,7 @@ from bench.load import drive
 from bench.models import model_folder
 from bench.report import machine, percentile, print_machine
 from bench.server import LEVEL_TIMEOUT_S, Target, running
+from streamwell.store.sqlite import SqliteStore
 
 LEVELS = ("memory", "process", "disk")
 STEP_S, READ_TOKENS = 0.05, 200
@@ -41,14 +42,27 @@ def serving(folder: Path, data_dir: Path, *flags: str) -> Iterator[str]:
         yield base_url
 
 
-def bytes_per_event(data_dir: Path) -> float:
-    """What an event takes in the database file."""
-    with closing(sqlite3.connect(data_dir / "streamwell.db")) as database:
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        pages = database.execute("PRAGMA page_count").fetchone()[0]
-        page_size = database.execute("PRAGMA page_size").fetchone()[0]
-        events = database.execute("SELECT count(*) FROM run_events").fetchone()[0]
-    return float(pages * page_size / events)
+def bytes_per_event(data_dir: Path) -> tuple[float, float]:
+    """What an event takes in the database file, before and after ended runs are folded."""
+    path = data_dir / "streamwell.db"
+
+    async def fold() -> None:
+        store = SqliteStore(path)
+        await store.open()
+        await store.fold(ended_before_s=time.time())
+        await store.close()
+
+    def look(statement: str) -> int:
+        with closing(sqlite3.connect(path)) as database:
+            return int(database.execute(statement).fetchone()[0])
+
+    def num_bytes() -> int:
+        num_pages = look("PRAGMA page_count") - look("PRAGMA freelist_count")
+        return num_pages * look("PRAGMA page_size")
+
+    num_events, before = look("SELECT count(*) FROM run_events"), num_bytes()
+    asyncio.run(fold())
+    return before / num_events, num_bytes() / num_events
 
 
 def bodies(clients: int, num_tokens: int, seed: str) -> list[dict[str, Any]]:
@@ -81,7 +95,9 @@ def measure_cost(folder: Path, clients: int, num_tokens: int, rounds: int, scrat
     with contextlib.ExitStack() as servers:
         urls = {}
         for level in LEVELS:
-            server = serving(folder, scratch / level, "--durability", level)
+            # nothing is folded before the end of its grace
+            flags = ("--durability", level, "--resume-grace-s", "86400")
+            server = serving(folder, scratch / level, *flags)
             urls[level] = servers.enter_context(server)
             load(urls[level], clients, 8, "warm up")
         for index in range(rounds):
@@ -92,7 +108,9 @@ def measure_cost(folder: Path, clients: int, num_tokens: int, rounds: int, scrat
     for level in LEVELS:
         pairs = zip(tok_s[level], tok_s["memory"], strict=True)
         ratios = [ours / memory for ours, memory in pairs]
-        size = "" if level == "memory" else f"{bytes_per_event(scratch / level):.0f} bytes/event"
+        size = ""
+        if level != "memory":
+            size = "{:.0f} bytes/event, {:.0f} folded".format(*bytes_per_event(scratch / level))
         print(
             f"{level:8} {statistics.median(tok_s[level]):7.1f} tok/s, "
             f"{statistics.median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f}) of memory's; "
@@ -105,7 +123,8 @@ def measure_cost(folder: Path, clients: int, num_tokens: int, rounds: int, scrat
 async def follow(port: int, path: str, started: asyncio.Event) -> int:
     """Read a stream to its end; returns how many frames with text it had."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n".encode())
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
+    writer.write(head.encode())
     started.set()
     count = 0
     while not (line := await reader.readline()).startswith(b"event: done"):

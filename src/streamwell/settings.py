@@ -7,6 +7,7 @@ are vLLM's where the meaning is the same. Read once, validated, frozen.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,6 +18,7 @@ from cyclopts.validators import Number
 from streamwell.core.errors import InvalidRequest
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+_HOST_NAME = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 
 _Positive = Number(gte=1)
 _NotNegative = Number(gte=0)
@@ -57,6 +59,9 @@ class Settings:
 
     quantization: Literal["none", "int8", "int4"] = "none"
     "Round weights when loading: less memory and more speed on a CPU, for a little quality."
+
+    trust_remote_code: bool = False
+    "Run Python code from the model's folder, with all your rights; only for code you have read."
 
     compile: bool = False
     "Compile the layers of the PyTorch path with `torch.compile`: slow to start; meant for GPUs."
@@ -99,8 +104,14 @@ class Settings:
     api_key: Annotated[tuple[str, ...], Parameter(negative="")] = ()
     "Keys that callers must send one of; repeatable."
 
+    allowed_hosts: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = ()
+    "Names by which the server may be called beside those of this machine; without keys no others."
+
     sse_ping_s: Annotated[float, Parameter(validator=Number(gt=0))] = 15.0
     "Seconds of silence after which a stream gets a comment."
+
+    send_timeout_s: Annotated[float, Parameter(validator=Number(gt=0))] = 60.0
+    "Seconds that a client may take nothing of what waits for it before its connection is closed."
 
     drain_s: Annotated[float, Parameter(validator=_NotNegative)] = 30.0
     "Seconds that live runs may go on after SIGTERM or Ctrl-C."
@@ -149,6 +160,11 @@ class Settings:
                 f"--host {self.host} is open to other machines; give at least one --api-key",
                 "api_key",
             )
+        if not all(map(_HOST_NAME.fullmatch, self.allowed_hosts)):
+            raise InvalidRequest(
+                "--allowed-hosts are names or addresses as in a URL, without a scheme or a port",
+                "allowed_hosts",
+            )
         if self.compile and self.model_impl in ("native", "transformers"):
             raise InvalidRequest(
                 f"--compile is for --model-impl torch, not --model-impl {self.model_impl}",
@@ -159,3 +175,8 @@ class Settings:
                 "--max-num-batched-tokens must be at least --max-num-seqs",
                 "max_num_batched_tokens",
             )
+
+    @property
+    def checks_hosts(self) -> bool:
+        """Who calls must name the server: without keys its name is all that guards it."""
+        return not self.api_key or bool(self.allowed_hosts)

@@ -86,7 +86,10 @@ def build(settings: Settings, model_path: Path, first: EngineProcess | None) -> 
     names = settings.served_model_name or (settings.model,)
     engine = _engine(settings, model_path, first)
     model = ServedModel(
-        names, engine, lambda: PromptEncoder.load(model_path), default_sampling(model_path)
+        names,
+        engine,
+        lambda: PromptEncoder.load(model_path, trust_remote_code=settings.trust_remote_code),
+        default_sampling(model_path),
     )
     models = ModelTable([model])
     metrics = Metrics(__version__, engine.stats)
@@ -107,7 +110,11 @@ def build(settings: Settings, model_path: Path, first: EngineProcess | None) -> 
     )
 
     return Application(
-        asgi=create_app(services, max_body_bytes=settings.max_body_mib * _MIB),
+        asgi=create_app(
+            services,
+            max_body_bytes=settings.max_body_mib * _MIB,
+            allowed_hosts=settings.allowed_hosts if settings.checks_hosts else None,
+        ),
         services=services,
         model=model,
         run_log=run_log,
@@ -125,7 +132,7 @@ async def _recover(runs: RunService) -> None:
 
 
 async def _sweep(run_log: RunLog, settings: Settings) -> None:
-    """Delete ended runs that are too old or too many, now and then."""
+    """Delete ended runs that are too old or too many, and fold the others, now and then."""
     while True:
         now_s = time.time()
         try:
@@ -135,16 +142,20 @@ async def _sweep(run_log: RunLog, settings: Settings) -> None:
                 stored_before_s=now_s - 3600 * settings.retention_stored_h,
             )
             deleted += await run_log.delete_oldest(max_bytes=settings.retention_mib * _MIB)
+            # not sooner: those who may still resume a run read it from a place on
+            folded = await run_log.fold(ended_before_s=now_s - settings.resume_grace_s)
         except StoreFailed as error:
-            log.warning("old runs could not be deleted", error=str(error))
+            log.warning("old runs could not be deleted or folded", error=str(error))
         else:
-            log.debug("old runs deleted", count=deleted)
+            log.debug("old runs deleted and folded", num_deleted=deleted, num_folded=folded)
         await asyncio.sleep(_RETENTION_SWEEP_S)
 
 
 def _engine(settings: Settings, model_path: Path, first: EngineProcess | None) -> Engine:
     if settings.engine == "scripted":
         return _scripted_engine(settings)
+    if settings.trust_remote_code:
+        log.warning("code in the model's folder may be run, with all the rights of this server")
     kv_cache_bytes = None if settings.kv_cache_mib is None else settings.kv_cache_mib * _MIB
     config = EngineConfig(
         model_path=str(model_path),
@@ -158,6 +169,7 @@ def _engine(settings: Settings, model_path: Path, first: EngineProcess | None) -
         num_threads=settings.num_threads,
         model_impl=settings.model_impl,
         quantization=settings.quantization,
+        trust_remote_code=settings.trust_remote_code,
         compile=settings.compile,
         step_stretch=settings.step_stretch,
         enable_prefix_caching=settings.enable_prefix_caching,

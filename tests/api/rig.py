@@ -54,7 +54,7 @@ class Letters:
 
 
 class FailingStore(MemoryStore):
-    """A store that fails as often as it is told to, at its next commits."""
+    """A store that fails as often as it is told to, at its next commits or trials."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,12 +62,19 @@ class FailingStore(MemoryStore):
         #: Runs that were written without an end.
         self.unended: set[str] = set()
 
+    async def check_writable(self) -> None:
+        self._fail()
+        await super().check_writable()
+
     async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
-        if self.failures:
-            raise self.failures.pop(0)
+        self._fail()
         await super().commit(runs, events)
         self.unended |= {spec.run_id for spec in runs}
         self.unended -= {event.run_id for event in events if event.kind is EventKind.END}
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
 
 
 class SteppedEngine(ScriptedEngine):
@@ -159,10 +166,18 @@ class Answer:
 
 
 async def post(
-    rig: Rig, path: str, body: dict[str, Any], *, leave: asyncio.Event | None = None
+    rig: Rig,
+    path: str,
+    body: dict[str, Any],
+    answer: Answer | None = None,
+    *,
+    leave: asyncio.Event | None = None,
 ) -> Answer:
-    """Send a request to the application; the client leaves at `leave`, or after the answer."""
-    answer = Answer()
+    """Send a request to the application; the client leaves at `leave`, or after the answer.
+
+    `answer` can be looked at while it comes.
+    """
+    answer = answer or Answer()
     pending = [{"type": "http.request", "body": json.dumps(body).encode()}]
     headers = [(b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": path, "headers": headers}

@@ -10,8 +10,6 @@ from typing import Any
 
 from rig import Rig, until
 
-from streamwell.server.app import create_app
-
 #: Frames after which nothing more comes of a run.
 ENDS = ("done", "error", "suspended")
 
@@ -83,8 +81,7 @@ async def connected(rig: Rig, *, query: str = "", **headers: str) -> AsyncIterat
     scope |= {"subprotocols": [], "scheme": "ws", "root_path": "", "http_version": "1.1"}
     scope |= {"extensions": {"websocket.http.response": {}}}
     client._incoming.put_nowait({"type": "websocket.connect"})
-    app = create_app(rig.services, max_body_bytes=1000)
-    serving = asyncio.create_task(app(scope, client.receive, client.send))
+    serving = asyncio.create_task(rig.app(scope, client.receive, client.send))
     try:
         await until(lambda: bool(client.status))
         yield client

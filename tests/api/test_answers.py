@@ -185,3 +185,54 @@ def test_text_that_the_model_has_no_tokens_for_is_refused(
         assert "do not fit" in error["message"]
 
     run(test)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_process_that_ends_leaves_no_request_without_an_answer(stream: bool) -> None:
+    """Who still waits is told to come back; a stream that has begun is cut."""
+
+    async def test(rig: Rig) -> None:
+        answer = Answer()
+        answering = asyncio.create_task(post(rig, TEXT, BODIES[TEXT] | {"stream": stream}, answer))
+        await until(lambda: rig.engine.num_open == 1 and stream == bool(answer.bodies))
+        answering.cancel()
+        await asyncio.wait([answering])
+        if stream:
+            assert answering.cancelled()
+            assert 200 == answer.status
+        else:
+            assert (503, "shutting_down") == (answer.status, answer.json["error"]["code"])
+            assert int(answer.headers["retry-after"]) > 0
+
+    run(test)
+
+
+def test_a_log_that_does_not_last_is_no_fault_of_the_engine() -> None:
+    """A whole answer that the end of the server cuts off is 503, wherever the log is kept."""
+
+    async def test(rig: Rig) -> None:
+        answering = asyncio.create_task(post(rig, TEXT, BODIES[TEXT]))
+        await until(lambda: rig.engine.num_open == 1)
+        await rig.runs.drain(0.0)
+        answer = await answering
+
+        assert (503, "shutting_down") == (answer.status, answer.json["error"]["code"])
+        assert int(answer.headers["retry-after"]) > 0
+
+    run(test)
+
+
+def test_draining_a_second_time_ends_the_first() -> None:
+    """Who drains with time to spare is not waited for once somebody is in a hurry."""
+
+    async def test(rig: Rig) -> None:
+        answering = asyncio.create_task(post(rig, TEXT, BODIES[TEXT]))
+        await until(lambda: rig.engine.num_open == 1)
+        draining = asyncio.create_task(rig.runs.drain(3600.0))
+        await turns()
+        assert not draining.done()
+        await rig.runs.drain(0.0)
+        await draining
+        assert 503 == (await answering).status
+
+    run(test)

@@ -340,6 +340,8 @@ def test_a_conversation_has_an_end() -> None:
         ("GET", "", None, {"limit": 101}, "query.limit"),
         ("GET", "/{id}/items", None, {"order": "newest"}, "query.order"),
         ("GET", "/{id}/items", None, {"after": "a" * 200}, "query.after"),
+        ("GET", "/{id}/items", None, {"after": "msg_0"}, "after"),
+        ("GET", "", None, {"after": "conv_0"}, "after"),
     ],
 )
 def test_what_is_wrong_is_named(

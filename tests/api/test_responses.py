@@ -419,6 +419,32 @@ def test_include_is_refused_when_a_response_is_fetched() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("name", ["input_tokens", "compact"])
+def test_what_is_not_served_is_not_there(name: str) -> None:
+    """404, and not 405 as if it was a response that has no such method."""
+
+    async def test(rig: Rig) -> None:
+        for prefix in ("/v1", ""):
+            answer = await call(rig, "POST", f"{prefix}/responses/{name}", BODY)
+            assert (404, "not_found") == (answer.status, answer.json["error"]["code"])
+            assert name in answer.json["error"]["message"]
+        assert 405 == (await call(rig, "POST", f"{PATH}/resp-1", BODY)).status
+
+    run(test)
+
+
+def test_input_items_go_on_after_one_that_is_there() -> None:
+    """Any other id is refused with the name of the parameter."""
+
+    async def test(rig: Rig) -> None:
+        path = f"{PATH}/{(await _answer(rig))['id']}/input_items"
+        last_id = (await ok(rig, "GET", path))["last_id"]
+        assert [] == (await ok(rig, "GET", path, query={"after": last_id}))["data"]
+        assert (400, "after", None) == await error(rig, "GET", path, query={"after": "msg_0"})
+
+    run(test)
+
+
 def test_text_that_is_no_unicode_is_refused() -> None:
     """Half a character can neither be stored nor sent back."""
 

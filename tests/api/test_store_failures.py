@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from http_rig import call
 from rig import Rig, read, request, run, text_of, turns
 
 from streamwell.core.errors import LeaseLost, RunElsewhere, StoreFailed
@@ -153,3 +154,85 @@ def test_a_run_whose_log_broke_goes_on() -> None:
         assert list(range(len(events))) == [event.seq for event in events]
 
     run(test, grace_s=1000.0)
+
+
+async def _readiness(rig: Rig) -> tuple[int, str]:
+    answer = await call(rig, "GET", "/ready")
+    return answer.status, answer.json["status"]
+
+
+def test_a_server_that_cannot_write_is_not_ready() -> None:
+    """From the first commit that fails until something can be written, if only on trial."""
+
+    async def test(rig: Rig) -> None:
+        assert (200, "ready") == await _readiness(rig)
+        rig.store.failures = [StoreFailed("the disk of db.internal is full")] * 2
+        reader = await rig.runs.start(request())
+        await turns()
+        reader.close()
+        answer = await call(rig, "GET", "/ready")
+        assert (503, "store_failed") == (answer.status, answer.json["status"])
+        assert "db.internal" not in answer.json["error"]  # anybody may ask
+        assert int(answer.headers["retry-after"]) > 0
+        with pytest.raises(StoreFailed):
+            await rig.runs.recover()
+        assert (503, "store_failed") == await _readiness(rig)
+        await rig.runs.recover()
+        assert (200, "ready") == await _readiness(rig)
+
+    run(test)
+
+
+def test_a_commit_that_is_kept_makes_it_ready_again() -> None:
+    """Whatever comes first, a run or a trial."""
+
+    async def test(rig: Rig) -> None:
+        rig.store.failures = [StoreFailed("disk full")]
+        rig.engine.allow(100)
+        for expected in (503, 200):
+            reader = await rig.runs.start(request())
+            await turns()
+            reader.close()
+            assert expected == (await _readiness(rig))[0]
+
+    run(test)
+
+
+def test_one_run_that_cannot_be_kept_is_no_failure_of_the_store() -> None:
+    """Another one can be."""
+
+    async def test(rig: Rig) -> None:
+        rig.store.failures = [ValueError("there already")]
+        reader = await rig.runs.start(request())
+        await turns()
+        reader.close()
+        assert (200, "ready") == await _readiness(rig)
+
+    run(test)
+
+
+def test_a_store_that_could_not_be_opened_again_is_opened_later() -> None:
+    """A lease that is lost while the database fails does not leave the server without a log."""
+
+    async def test(rig: Rig) -> None:
+        open_store, failures = rig.store.open, [StoreFailed("no database")]
+
+        async def fail_once() -> None:
+            if failures:
+                raise failures.pop()
+            await open_store()
+
+        rig.store.open = fail_once  # type: ignore[method-assign]
+        rig.store.failures = [LeaseLost()]
+        reader = await rig.runs.start(request())
+        await turns()
+        reader.close()
+        assert (503, "store_failed") == await _readiness(rig)
+        await rig.runs.recover()
+        assert (200, "ready") == await _readiness(rig)
+        rig.engine.allow(100)
+        reader = await rig.runs.start(request())
+        assert "abcde" == text_of(await read(reader))
+        reader.close()
+
+    run(test)

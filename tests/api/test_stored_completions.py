@@ -60,7 +60,7 @@ def test_a_list_can_be_paged_ordered_and_filtered() -> None:
         assert [first] == await _ids(rig, limit=1)
         assert (await ok(rig, "GET", PATH, query={"limit": 1}))["has_more"]
         assert rest == await _ids(rig, after=first)
-        assert [] == await _ids(rig, after="chatcmpl-0")
+        assert [] == await _ids(rig, after=rest[-1])
         assert [] == await _ids(rig, model="other")
         assert {*made} == {*await _ids(rig, model="m")}
 
@@ -71,6 +71,34 @@ def test_a_list_can_be_paged_ordered_and_filtered() -> None:
         assert (1, True) == (len(page["data"]), page["has_more"])
         page = await ok(rig, "GET", PATH, query={"metadata[b]": "2", "after": page["last_id"]})
         assert (1, False) == (len(page["data"]), page["has_more"])
+
+    run(test)
+
+
+def test_a_list_cannot_go_on_after_what_is_not_there() -> None:
+    """400 with the parameter: an empty page would look like the end of the list."""
+
+    async def test(rig: Rig) -> None:
+        first = (await _complete(rig))["id"]
+        await _complete(rig)
+        await ok(rig, "DELETE", f"{PATH}/{first}")
+        for query in ({}, {"metadata[a]": "1"}, {"model": "m"}):
+            for after in (first, "chatcmpl-0"):
+                assert (400, "after", None) == await error(
+                    rig, "GET", PATH, query={"after": after, **query}
+                )
+
+    run(test)
+
+
+@pytest.mark.parametrize("name", ["metadata", "metadata.a", "metadata[a", "metadata_a"])
+def test_a_filter_that_is_none_is_refused(name: str) -> None:
+    """What would be left out is told, and an empty wish is none."""
+
+    async def test(rig: Rig) -> None:
+        completion_id = (await _complete(rig, metadata={"a": "1"}))["id"]
+        assert (400, name, None) == await error(rig, "GET", PATH, query={name: "3"})
+        assert [completion_id] == await _ids(rig, **{name: ""})
 
     run(test)
 
@@ -107,6 +135,8 @@ def test_the_messages_that_were_answered_are_kept() -> None:
         assert expected == first
         assert ("user", "u") == (second["role"], second["content"])
         assert [second] == (await ok(rig, "GET", path, query={"after": first["id"]}))["data"]
+        assert [] == (await ok(rig, "GET", path, query={"after": second["id"]}))["data"]
+        assert (400, "after", None) == await error(rig, "GET", path, query={"after": "msg_0"})
         assert [second, first] == (await ok(rig, "GET", path, query={"order": "desc"}))["data"]
 
     run(test)

@@ -26,7 +26,7 @@ class Ask:
 
     def encode(self) -> bytes:
         payload = b"" if self.body is None else json.dumps(self.body).encode()
-        head = [f"{self.method} {self.path} HTTP/1.1", "Host: chaos", "Connection: close"]
+        head = [f"{self.method} {self.path} HTTP/1.1", "Host: localhost", "Connection: close"]
         head += [f"{name}: {value}" for name, value in self.headers.items()]
         if payload:
             head += ["Content-Type: application/json", f"Content-Length: {len(payload)}"]

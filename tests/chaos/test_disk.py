@@ -20,6 +20,8 @@ from ops import Lives, Tally, is_sound, kill, rows
 from rounds import repeated
 from routes import Completions, Event
 
+from streamwell.store.rows import events_from_row
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 NUM_STREAMS = 4
@@ -59,8 +61,9 @@ class Witness:
         shown = [event for event in self.events if event.id]
         if not shown:
             return True
-        query = "SELECT seq, text FROM run_events WHERE run_id = ?"
-        logged = {seq: text.decode() for seq, text in rows(database, query, shown[0].run_id)}
+        query = "SELECT * FROM run_events WHERE run_id = ?"
+        found = rows(database, query, shown[0].run_id)
+        logged = {event.seq: event.text for row in found for event in events_from_row(row)}
         return all(_text(event) == logged.get(event.place[0]) for event in shown)
 
 
@@ -156,7 +159,7 @@ def test_a_longer_lock_ends_streams_with_a_reason(
         eventually(partial(_flow, witnesses), "tokens flow")
         with _locked(scripted):
             newcomer = pool.submit(Witness(scripted.port, SHORT).read)
-            assert stays(scripted.server.is_ready, lock_s)
+            assert stays(scripted.server.is_open, lock_s)
         for future in reading:
             future.result()
         newcomer.result()

@@ -274,6 +274,7 @@ def test_a_deleted_id_may_be_used_again(store: Store, run: Run) -> None:
 
 
 CALLS: dict[str, Callable[[Store], Coroutine[Any, Any, object]]] = {
+    "check_writable": lambda store: store.check_writable(),
     "commit": lambda store: store.commit([a_run("a")], []),
     "adopt": lambda store: store.adopt(["brooklet"]),
     "run": lambda store: store.run("a"),
@@ -282,7 +283,10 @@ CALLS: dict[str, Callable[[Store], Coroutine[Any, Any, object]]] = {
     "update_run": lambda store: store.update_run(a_run("a")),
     "delete_run": lambda store: store.delete_run("a"),
     "events": lambda store: store.events("a"),
-    "delete_old": lambda store: store.delete_old(ended_before_s=0, unstored_before_s=0),
+    "fold": lambda store: store.fold(ended_before_s=0),
+    "delete_old": lambda store: store.delete_old(
+        ended_before_s=0, unstored_before_s=0, stored_before_s=0
+    ),
     "delete_oldest": lambda store: store.delete_oldest(max_bytes=0),
     "create_conversation": lambda store: store.create_conversation(a_conversation("c"), []),
     "conversation": lambda store: store.conversation("c"),
@@ -456,7 +460,9 @@ def test_any_history_ends_alike_in_memory_and_in_sqlite(run: Run, tmp_path: Path
             for number, (runs, events) in enumerate(history):
                 site.clock.now_s = number
                 answers.append(await is_accepted(store, runs, events))
-            num_old = await store.delete_old(ended_before_s=cutoff, unstored_before_s=cutoff)
+            num_old = await store.delete_old(
+                ended_before_s=cutoff, unstored_before_s=cutoff, stored_before_s=cutoff
+            )
             runs = [await store.run(letter) for letter in "abc"]
             events = [await store.events(letter) for letter in "abc"]
         finally:

@@ -48,6 +48,16 @@ def test_a_living_store_keeps_its_runs(store: Store, other: Store, run: Run) -> 
     run(store.commit([], [a_delta("a", 0), an_end("a", 1)]))
 
 
+def test_to_write_on_trial_changes_nothing(store: Store, other: Store, run: Run) -> None:
+    """Whoever tries keeps its lease and its runs, and so does everybody else."""
+    run(store.commit([a_run("a")], [a_delta("a", 0)]))
+    for each in (store, other):
+        run(each.check_writable())
+    assert [] == run(other.adopt(["brooklet"]))
+    run(store.commit([], [an_end("a", 1)]))
+    assert [a_delta("a", 0), an_end("a", 1)] == run(store.events("a"))
+
+
 def test_a_store_without_proof_of_life_loses_its_runs(
     site: Site, store: Store, other: Store, run: Run
 ) -> None:
@@ -61,6 +71,8 @@ def test_a_store_without_proof_of_life_loses_its_runs(
     assert run(other.run("new")) is None
     with pytest.raises(LeaseLost):
         run(store.adopt(["brooklet"]))
+    with pytest.raises(LeaseLost):
+        run(store.check_writable())
     run(other.commit([], [a_delta("a", 1), an_end("a", 2)]))
     assert 3 == len(run(other.events("a")))
 

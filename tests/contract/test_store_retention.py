@@ -19,6 +19,17 @@ def end_at(site: Site, store: Store, run: Run, now_s: float, *specs: RunSpec) ->
     run(store.commit([], [an_end(spec.run_id, 1) for spec in specs]))
 
 
+async def delete_old(
+    store: Store, ended_s: float, *, unstored_s: float, stored_s: float | None = None
+) -> int:
+    """Delete what ended before these times; what was stored is like the rest if nothing is said."""
+    return await store.delete_old(
+        ended_before_s=ended_s,
+        unstored_before_s=unstored_s,
+        stored_before_s=ended_s if stored_s is None else stored_s,
+    )
+
+
 def present(store: Store, run: Run, run_ids: str) -> str:
     return "".join(id_ for id_ in run_ids if run(store.run(id_)))
 
@@ -28,18 +39,18 @@ def test_runs_that_ended_long_ago_are_deleted(site: Site, store: Store, run: Run
     end_at(site, store, run, 10.0, a_run("a", 1))
     end_at(site, store, run, 20.0, a_run("b", 1))
     run(store.commit([a_run("c", 1)], [a_delta("c", 0)]))
-    assert 1 == run(store.delete_old(ended_before_s=20.0, unstored_before_s=NEVER))
+    assert 1 == run(delete_old(store, 20.0, unstored_s=NEVER))
     assert "bc" == present(store, run, "abc")
     assert [0, 2, 1] == [len(run(store.events(run_id))) for run_id in "abc"]
-    assert 0 == run(store.delete_old(ended_before_s=20.0, unstored_before_s=NEVER))
+    assert 0 == run(delete_old(store, 20.0, unstored_s=NEVER))
 
 
 def test_the_commit_of_the_end_sets_the_time(site: Site, store: Store, run: Run) -> None:
     """An end in the commit that made the run counts as well."""
     site.clock.now_s = 10.5
     run(store.commit([a_run("a", 1)], [an_end("a", 0)]))
-    assert 0 == run(store.delete_old(ended_before_s=10.5, unstored_before_s=NEVER))
-    assert 1 == run(store.delete_old(ended_before_s=10.6, unstored_before_s=NEVER))
+    assert 0 == run(delete_old(store, 10.5, unstored_s=NEVER))
+    assert 1 == run(delete_old(store, 10.6, unstored_s=NEVER))
 
 
 def test_unstored_runs_have_a_time_of_their_own(site: Site, store: Store, run: Run) -> None:
@@ -47,24 +58,23 @@ def test_unstored_runs_have_a_time_of_their_own(site: Site, store: Store, run: R
     runs = [a_run("a", store=False), a_run("b", store=True), a_run("c")]
     end_at(site, store, run, 10.0, *runs)
     end_at(site, store, run, 20.0, a_run("d", store=False))
-    assert 1 == run(store.delete_old(ended_before_s=NEVER, unstored_before_s=15.0))
+    assert 1 == run(delete_old(store, NEVER, unstored_s=15.0))
     assert "bcd" == present(store, run, "abcd")
 
 
 def test_stored_runs_have_a_time_of_their_own(site: Site, store: Store, run: Run) -> None:
-    """Where `terms.store` is true only the third time counts, if it is given."""
+    """Where `terms.store` is true only the third time counts."""
     end_at(site, store, run, 10.0, a_run("a", store=True), a_run("b"))
-    times = {"ended_before_s": 15.0, "unstored_before_s": 15.0}
-    assert 1 == run(store.delete_old(**times, stored_before_s=10.0))
+    assert 1 == run(delete_old(store, 15.0, unstored_s=15.0, stored_s=10.0))
     assert "a" == present(store, run, "ab")
-    assert 1 == run(store.delete_old(**times, stored_before_s=11.0))
+    assert 1 == run(delete_old(store, 15.0, unstored_s=15.0, stored_s=11.0))
 
 
 def test_a_spec_that_is_replaced_changes_what_is_old(site: Site, store: Store, run: Run) -> None:
     """Whoever takes back that a run be stored has it deleted soon."""
     end_at(site, store, run, 10.0, a_run("a", store=True))
     run(store.update_run(a_run("a", store=False)))
-    assert 1 == run(store.delete_old(ended_before_s=NEVER, unstored_before_s=15.0))
+    assert 1 == run(delete_old(store, NEVER, unstored_s=15.0))
 
 
 def test_runs_that_nobody_drives_get_old(site: Site, store: Store, run: Run) -> None:
@@ -74,10 +84,10 @@ def test_runs_that_nobody_drives_get_old(site: Site, store: Store, run: Run) -> 
     run(dead.commit([a_run("a", 10), a_run("b", 20), a_run("c", 10, store=False)], []))
     run(dead.commit([a_run("d", 20, store=False)], [a_delta("a", 0)]))
     run(store.commit([a_run("e", 10)], []))
-    assert 0 == run(store.delete_old(ended_before_s=99.0, unstored_before_s=99.0))
+    assert 0 == run(delete_old(store, 99.0, unstored_s=99.0))
     run(dead.close())
-    assert 2 == run(store.delete_old(ended_before_s=15.0, unstored_before_s=15.0))
-    assert 1 == run(store.delete_old(ended_before_s=15.0, unstored_before_s=25.0))
+    assert 2 == run(delete_old(store, 15.0, unstored_s=15.0))
+    assert 1 == run(delete_old(store, 15.0, unstored_s=25.0))
     assert "be" == present(store, run, "abcde")
     assert ["b"] == ids(run(adopted(site)))
 
@@ -91,7 +101,7 @@ def test_adopted_runs_do_not_get_old(site: Site, store: Store, run: Run) -> None
     run(store.adopt(["brooklet"]))
     other = site.store()
     run(other.open())
-    assert 0 == run(other.delete_old(ended_before_s=99.0, unstored_before_s=99.0))
+    assert 0 == run(delete_old(other, 99.0, unstored_s=99.0))
     run(other.close())
 
 
@@ -103,7 +113,7 @@ def test_many_runs_are_deleted_at_once(site: Site, store: Store, run: Run) -> No
     run(dead.open())
     run(dead.commit([a_run(f"dead-{id_}") for id_ in run_ids], []))
     run(dead.close())
-    assert 60 == run(store.delete_old(ended_before_s=2_000.0, unstored_before_s=NEVER))
+    assert 60 == run(delete_old(store, 2_000.0, unstored_s=NEVER))
     assert all(run(store.run(run_id)) is None for run_id in run_ids)
 
 
@@ -142,4 +152,4 @@ def test_no_more_than_needed_goes_of_many(site: Site, store: Store, run: Run) ->
 def test_an_empty_store_has_nothing_to_delete(store: Store, run: Run) -> None:
     """Nothing is deleted where nothing is."""
     assert 0 == run(store.delete_oldest(max_bytes=0))
-    assert 0 == run(store.delete_old(ended_before_s=9e9, unstored_before_s=9e9))
+    assert 0 == run(delete_old(store, 9e9, unstored_s=9e9))

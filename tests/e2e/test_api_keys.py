@@ -158,6 +158,28 @@ def test_no_spelling_of_a_path_opens_it(keyed: ServerProcess, path: str) -> None
     assert status_line.split()[1] in {b"401", b"404"}
 
 
+UPGRADE = {
+    "connection": "upgrade",
+    "upgrade": "websocket",
+    "sec-websocket-version": "13",
+    "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==",
+}
+
+
+@pytest.mark.parametrize("headers", [{}, UPGRADE], ids=["http", "websocket"])
+def test_without_a_key_only_its_own_names_are_answered(
+    scripted: ServerProcess, keyed: ServerProcess, headers: dict[str, str]
+) -> None:
+    """A page whose name leads to this machine is refused; where a key guards, any name will do."""
+    path = "/v1/ws" if headers else "/v1/models"
+    foreign = headers | {"host": "evil.example"}
+    refused = scripted.client.get(path, headers=foreign)
+
+    assert (403, "wrong_host") == (refused.status_code, refused.json()["error"]["code"])
+    assert 401 == keyed.client.get(path, headers=foreign | {"x-api-key": "wrong"}).status_code
+    assert 200 == scripted.client.get("/v1/models", headers={"host": "localhost:1"}).status_code
+
+
 @pytest.mark.parametrize(
     "flags",
     [

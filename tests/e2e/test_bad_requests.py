@@ -101,7 +101,7 @@ def test_a_neighbour_does_not_notice_bad_requests(brooklet: ServerProcess) -> No
 
 def test_a_declared_length_is_refused_before_the_body(brooklet: ServerProcess) -> None:
     """A body that says it is too large is not even waited for, and its connection is closed."""
-    head = b"POST /v1/completions HTTP/1.1\r\nHost: test\r\nContent-Length: 4194305\r\n\r\n"
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4194305\r\n\r\n"
     with socket.create_connection((HOST, brooklet.port), timeout=DEADLINE_S) as connection:
         connection.sendall(head)
         with connection.makefile("rb") as answer:

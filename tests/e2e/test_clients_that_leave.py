@@ -45,7 +45,7 @@ class Client:
 
     async def __aenter__(self) -> Client:
         self._reader, self._writer = await asyncio.open_connection(HOST, self._port)
-        head = "POST /v1/chat/completions HTTP/1.1\r\nHost: test\r\n"
+        head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(self._body)}\r\n\r\n"
         self._writer.write(head.encode() + self._body)
         await self._writer.drain()

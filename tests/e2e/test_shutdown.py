@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import psutil
@@ -104,20 +105,26 @@ def test_without_a_lasting_log_it_is_cut_with_an_error(start_server: StartServer
 
 
 def test_a_second_signal_ends_at_once(start_server: StartServer) -> None:
-    """Whoever signals twice does not wait for the drain, and no process is left behind."""
+    """Nobody waits for the drain, those who read are told, and no process is left behind."""
     server = start_server("--drain-s", "3600")
     server.wait_until_ready()
     children = server.children()
-    with server.stream(ENDLESS) as stream:
-        next(stream)
+    with ThreadPoolExecutor() as thread, server.stream(ENDLESS) as stream:
+        whole = thread.submit(server.post, "/v1/completions", ENDLESS)
+        eventually(lambda: server.metrics()["requests_running"] == 2, "both are generated")
         server.signal(signal.SIGINT)
         eventually(lambda: _is_draining(server), "the server drains")
         server.signal(signal.SIGTERM)
-        server.wait(timeout_s=20)
+        frames, answer = list(stream), whole.result()
+        assert 0 == server.wait(timeout_s=20)
 
+    assert "shutting_down" == frames[-1].json["error"]["code"]
+    assert (503, "shutting_down") == (answer.status_code, answer.json()["error"]["code"])
+    assert int(answer.headers["retry-after"]) > 0
     assert children
     psutil.wait_procs(children, timeout=10)
     assert [] == [child for child in children if child.is_running()]
+    assert "Traceback" not in server.log()
 
 
 def test_a_killed_server_takes_its_engine_along(start_server: StartServer) -> None:

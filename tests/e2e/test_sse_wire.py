@@ -81,7 +81,7 @@ def test_a_stream_speaks_before_its_first_token(start_server: StartServer) -> No
 def _raw_chunks(server: ServerProcess, path: str, body: dict[str, Any]) -> list[bytes]:
     """The HTTP chunks of a streamed answer, as the server cut them."""
     payload = json.dumps(body | {"stream": True}).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {len(payload)}\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(payload)}\r\n"
     head += "Content-Type: application/json\r\nConnection: close\r\n\r\n"
     with socket.create_connection((HOST, server.port), timeout=DEADLINE_S) as connection:
         connection.sendall(head.encode() + payload)

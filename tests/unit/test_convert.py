@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from streamwell.core.errors import InvalidRequest
 from streamwell.core.types import (
@@ -17,7 +18,10 @@ from streamwell.server.convert.openai import (
     completion_run,
 )
 from streamwell.server.convert.unsupported import refuse_unsupported
+from streamwell.server.schemas.fields import WireModel
 from streamwell.server.schemas.openai import ChatRequest, CompletionRequest
+from streamwell.server.schemas.responses import ResponseRequest
+from streamwell.server.schemas.runs import StartRunRequest
 
 HELLO = {"role": "user", "content": "Hello"}
 
@@ -46,6 +50,27 @@ def completion(**fields: Any) -> CompletionRequest:  # noqa: ANN401
 def test_messages(message: dict[str, Any], expected: Message) -> None:
     """Roles are three, parts of a content are joined."""
     assert ((expected,),) == chat_run(chat(messages=[message]), "t").prompts
+
+
+@pytest.mark.parametrize(
+    ("model", "field"),
+    [(ChatRequest, "messages"), (StartRunRequest, "messages"), (ResponseRequest, "input")],
+)
+def test_one_mistake_is_enough(model: type[WireModel], field: str) -> None:
+    """A long list of bad messages costs the errors of the first, and not thousands."""
+    for messages in ([{}] * 2000, [HELLO | {"content": [{}] * 2000}]):
+        with pytest.raises(ValidationError) as refused:
+            model.model_validate({field: messages})
+        assert refused.value.error_count() <= 2
+
+
+@pytest.mark.parametrize("field", ["metadata", "logit_bias"])
+def test_too_many_pairs_are_one_mistake(field: str) -> None:
+    """However wrong each of them is."""
+    with pytest.raises(ValidationError) as refused:
+        chat(**{field: {str(at): "x" if field == "logit_bias" else at for at in range(5000)}})
+
+    assert [(field,)] == [error["loc"] for error in refused.value.errors()]
 
 
 @pytest.mark.parametrize(

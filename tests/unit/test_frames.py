@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 from typing import Any
 
@@ -52,7 +53,7 @@ def _stall(loop: asyncio.AbstractEventLoop) -> None:
         listener = socket.create_server(("127.0.0.1", 0))
         config = uvicorn.Config(
             app,
-            ws=WebSocketProtocol,
+            ws=functools.partial(WebSocketProtocol, send_timeout_s=60.0),
             ws_ping_interval=0.05,
             ws_ping_timeout=0.05,
             lifespan="off",

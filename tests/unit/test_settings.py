@@ -54,6 +54,25 @@ def test_an_empty_key_is_refused_everywhere(keys: tuple[str, ...]) -> None:
         Settings(api_key=keys)
 
 
+def test_hosts_are_checked_where_no_key_guards() -> None:
+    """Without a key always; with one only if names are given, which are those of a URL's host."""
+    names = ("chat.example", "[fd00::7]")
+
+    assert Settings().checks_hosts
+    assert not Settings(api_key=("secret",)).checks_hosts
+    assert Settings(api_key=("secret",), allowed_hosts=names).checks_hosts
+    assert names == _parse("--allowed-hosts", *names).allowed_hosts
+
+
+@pytest.mark.parametrize("name", ["", "http://a", "a:8000", "a/b", "fd00::7", "*", "a b"])
+def test_what_is_no_name_of_a_host_is_refused(name: str) -> None:
+    """It would never match, and nobody would know why."""
+    with pytest.raises(InvalidRequest, match="--allowed-hosts") as refused:
+        Settings(allowed_hosts=("chat.example", name))
+
+    assert "allowed_hosts" == refused.value.param
+
+
 def test_a_step_must_hold_a_token_of_every_sequence() -> None:
     """Fewer tokens per step than sequences would starve some."""
     with pytest.raises(InvalidRequest, match="max-num-batched-tokens"):
@@ -110,6 +129,7 @@ BAD_ARGUMENTS: list[list[str]] = [
     ["--num-threads", "0"],
     ["--speculative-ngram", "-1"],
     ["--sse-ping-s", "0"],
+    ["--send-timeout-s", "0"],
     ["--drain-s", "-1"],
     ["--engine-hang-s", "0"],
     ["--retention-h", "0"],

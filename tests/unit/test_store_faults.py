@@ -9,79 +9,27 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
 
 import pytest
+from sqlite_rig import Run, a_delta, a_run, ask
 
 from streamwell.core.errors import StoreFailed
-from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec, SamplingParams
-from streamwell.store.database import driver_row
+from streamwell.core.types import EventKind, RunEvent
 from streamwell.store.sqlite import SqliteStore
-
-T = TypeVar("T")
 
 #: A user that may do little; root may write everything.
 _NOBODY = 65534
 
 
-class Run(Protocol):
-    """Runs a coroutine to its end on the test's one event loop."""
-
-    def __call__(self, coroutine: Coroutine[Any, Any, T], /) -> T: ...
-
-
-def a_run(run_id: str) -> RunSpec:
-    return RunSpec(
-        run_id=run_id,
-        kind=RunKind.CHAT,
-        tenant="",
-        model="brooklet",
-        created_s=1_000,
-        prompts=((1, 2, 3),),
-        num_choices=1,
-        sampling=SamplingParams(max_tokens=16),
-        stop=(),
-    )
-
-
-def a_delta(run_id: str, seq: int, text: str = " word") -> RunEvent:
-    return RunEvent(run_id=run_id, seq=seq, kind=EventKind.DELTA, token_ids=(seq,), text=text)
-
-
 @pytest.fixture
-def run() -> Iterator[Run]:
-    with asyncio.Runner() as runner:
-        yield runner.run
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "streamwell.db"
-
-
-@pytest.fixture
-def store(path: Path, run: Run) -> Iterator[SqliteStore]:
-    """An open store with one run and one event, closed after the test."""
-    store = SqliteStore(path)
-    run(store.open())
+def store(store: SqliteStore, run: Run) -> SqliteStore:
+    """An open store with one run and one event."""
     run(store.commit([a_run("a")], [a_delta("a", 0)]))
-    yield store
-    run(store.close())
-
-
-async def ask(store: SqliteStore, statement: str) -> int | str | None:
-    """What the writer connection answers, outside of a transaction."""
-
-    def execute() -> int | str | None:
-        assert store._writer is not None
-        row = driver_row(store._writer, statement)
-        return row and row[0]
-
-    return await asyncio.get_running_loop().run_in_executor(store._open_threads().writer, execute)
+    return store
 
 
 def check_all_is_well(store: SqliteStore, run: Run) -> None:

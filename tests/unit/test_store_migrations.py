@@ -6,12 +6,11 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Coroutine, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
 
 import pytest
+from sqlite_rig import Run
 
 from streamwell.core.errors import StoreFailed
 from streamwell.core.types import (
@@ -28,16 +27,8 @@ from streamwell.store.migrate import HEAD_REVISION, migrate, upgrade
 from streamwell.store.schema import METADATA
 from streamwell.store.sqlite import SqliteStore, _migration_engine
 
-T = TypeVar("T")
-
 #: What `sqlite3` dumped of a file that Streamwell wrote at revision 0001, with two runs.
 DUMP_0001 = Path(__file__).parent / "data" / "store_0001.sql"
-
-
-class Run(Protocol):
-    """Runs a coroutine to its end on the test's one event loop."""
-
-    def __call__(self, coroutine: Coroutine[Any, Any, T], /) -> T: ...
 
 
 def a_run(run_id: str, created_s: int) -> RunSpec:
@@ -53,17 +44,6 @@ def a_run(run_id: str, created_s: int) -> RunSpec:
         stop=("\n\n",),
         terms=RunTerms(),
     )
-
-
-@pytest.fixture
-def run() -> Iterator[Run]:
-    with asyncio.Runner() as runner:
-        yield runner.run
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "streamwell.db"
 
 
 @pytest.fixture
@@ -234,11 +214,28 @@ def test_runs_of_0001_get_old(old_path: Path, run: Run) -> None:
     """An old run ended when it was created, for all we know, and its bytes are counted."""
     store = SqliteStore(old_path)
     run(store.open())
-    assert 0 == run(store.delete_old(ended_before_s=1_000, unstored_before_s=9e9))
+    assert 0 == run(
+        store.delete_old(ended_before_s=1_000, unstored_before_s=9e9, stored_before_s=1_000)
+    )
     assert 0 == run(store.delete_oldest(max_bytes=2_000))
     assert 1 == run(store.delete_oldest(max_bytes=700))
-    assert 1 == run(store.delete_old(ended_before_s=1_002, unstored_before_s=0))
+    assert 1 == run(
+        store.delete_old(ended_before_s=1_002, unstored_before_s=0, stored_before_s=1_002)
+    )
     run(store.close())
+
+
+def test_runs_of_0001_are_folded(old_path: Path, run: Run) -> None:
+    """What an older Streamwell left behind gets small as well."""
+    store = SqliteStore(old_path)
+    run(store.open())
+    events = run(store.events("ended"))
+    assert [1, 0] == [run(store.fold(ended_before_s=9e9)) for _ in range(2)]
+    assert events == run(store.events("ended"))
+    run(store.close())
+    with closing(sqlite3.connect(old_path)) as connection:
+        counted = connection.execute("SELECT count(*) FROM run_events WHERE run_id = 'ended'")
+        assert (1,) == counted.fetchone()
 
 
 def open_twice(path: Path) -> None:

@@ -8,76 +8,17 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Coroutine, Iterator
 from contextlib import closing
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
 
 import pytest
 from sqlalchemy import event
+from sqlite_rig import Run, a_delta, a_run, ask
 
 from streamwell.core.errors import StoreFailed
-from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec, SamplingParams
-from streamwell.store.database import driver_row
+from streamwell.core.types import EventKind, RunEvent
 from streamwell.store.sqlite import SqliteStore, Synchronous
-
-T = TypeVar("T")
-
-
-class Run(Protocol):
-    """Runs a coroutine to its end on the test's one event loop."""
-
-    def __call__(self, coroutine: Coroutine[Any, Any, T], /) -> T: ...
-
-
-def a_run(run_id: str) -> RunSpec:
-    return RunSpec(
-        run_id=run_id,
-        kind=RunKind.CHAT,
-        tenant="",
-        model="brooklet",
-        created_s=1_000,
-        prompts=((1, 2, 3),),
-        num_choices=1,
-        sampling=SamplingParams(max_tokens=16),
-        stop=(),
-    )
-
-
-def a_delta(run_id: str, seq: int, text: str = " word") -> RunEvent:
-    return RunEvent(run_id=run_id, seq=seq, kind=EventKind.DELTA, token_ids=(seq,), text=text)
-
-
-@pytest.fixture
-def run() -> Iterator[Run]:
-    with asyncio.Runner() as runner:
-        yield runner.run
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "streamwell.db"
-
-
-@pytest.fixture
-def store(path: Path, run: Run) -> Iterator[SqliteStore]:
-    """An open store, closed after the test."""
-    store = SqliteStore(path)
-    run(store.open())
-    yield store
-    run(store.close())
-
-
-async def ask(store: SqliteStore, statement: str) -> object:
-    """What the writer connection answers, outside of a transaction."""
-
-    def execute() -> object:
-        assert store._writer is not None
-        row = driver_row(store._writer, statement)
-        return row and row[0]
-
-    return await asyncio.get_running_loop().run_in_executor(store._open_threads().writer, execute)
 
 
 def open_and_close(path: Path, run: Run) -> None:

@@ -77,7 +77,9 @@ def prune(
         num_deleted = 0
         if older_than_h is not None:
             time_s = time.time() - older_than_h * _HOUR_S
-            num_deleted += await store.delete_old(ended_before_s=time_s, unstored_before_s=time_s)
+            num_deleted += await store.delete_old(
+                ended_before_s=time_s, unstored_before_s=time_s, stored_before_s=time_s
+            )
         if max_mib is not None:
             num_deleted += await store.delete_oldest(max_bytes=int(max_mib * _MIB))
         print(f"{num_deleted} runs were deleted.")

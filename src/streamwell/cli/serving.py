@@ -31,7 +31,9 @@ def serve(
     application = build(settings, model_path, engine)
     server = make_server(
         application.asgi,
-        drain=lambda: application.services.runs.drain(settings.drain_s),
+        drain=application.services.runs.drain,
+        drain_s=settings.drain_s,
+        send_timeout_s=settings.send_timeout_s,
     )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(server, application, settings, listener))

@@ -2,7 +2,8 @@
 
     StreamwellError
     ├── InvalidRequest        the caller's input is wrong; names the field
-    │   └── ContextLengthExceeded
+    │   ├── ContextLengthExceeded
+    │   └── AfterNotFound     a list cannot go on after an entry that it does not have
     ├── ModelNotFound         no such model is served here
     ├── RunNotFound           no such run, or another tenant's
     ├── Unavailable           not now; says when to come back
@@ -50,6 +51,13 @@ class ContextLengthExceeded(InvalidRequest):
     """The prompt does not fit into the model's context."""
 
     code = "context_length_exceeded"
+
+
+class AfterNotFound(InvalidRequest):
+    """The list has no entry with this id; it may have been deleted."""
+
+    def __init__(self) -> None:
+        super().__init__(self.__doc__ or "", "after")
 
 
 class ModelNotFound(StreamwellError):

@@ -76,6 +76,14 @@ class Store(Protocol):
         """Carry out the calls that have begun, then let go of the lease; idempotent."""
         ...
 
+    async def check_writable(self) -> None:
+        """Write something that changes nothing.
+
+        Raises:
+            LeaseLost: see `commit`.
+        """
+        ...
+
     async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
         """Write new runs and new events in one transaction; all of it is kept, or nothing.
 
@@ -126,17 +134,25 @@ class Store(Protocol):
         """The events of a run with `seq > after_seq`, in order; empty for an unknown run."""
         ...
 
+    async def fold(self, *, ended_before_s: float) -> int:
+        """Make small what is kept of runs that ended before this time; returns how many.
+
+        Their events stay what they are. Nobody may append to them any more: a `(run_id, seq)`
+        that comes again is not noticed. Not one transaction: commits get turns in between.
+        """
+        ...
+
     async def delete_old(
         self,
         *,
         ended_before_s: float,
         unstored_before_s: float,
-        stored_before_s: float | None = None,
+        stored_before_s: float,
     ) -> int:
         """Delete ended runs that are old, with their events; returns how many.
 
         Old is what ended before the first time; where `terms.store` is `False`, before the second
-        time too; where it is `True`, only before the third, if there is one.
+        time too; where it is `True`, only before the third.
         Runs without an end whose lease is gone count as ended when they were created. Not one
         transaction: commits get their turn in between.
         """

@@ -14,10 +14,10 @@ from typing import Annotated
 from fastapi import Depends, Header, Query, Request
 from starlette.responses import Response
 
-from streamwell.core.errors import EngineError, InvalidRequest, Unavailable
+from streamwell.core.errors import EngineError, InvalidRequest, ShuttingDown, Unavailable
 from streamwell.core.types import EventKind, RunEvent
 from streamwell.server.cursor import Cursor, parse_event_id, parse_starting_after
-from streamwell.server.deps import Services
+from streamwell.server.deps import ReaderTenantDep, Services, ServicesDep
 from streamwell.server.schemas.fields import IDEMPOTENCY_KEY
 from streamwell.server.sse import EventStream, Payloads, disconnected, retry_later
 from streamwell.service.reader import Reader
@@ -44,8 +44,11 @@ def idempotency_key(request: Request) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """How a request wants to go on with a run."""
+    """How a request wants to go on with a run, and whose it is."""
 
+    request: Request
+    services: Services
+    tenant: str
     wants_stream: bool
     last_event_id: str | None
     starting_after: str | None
@@ -64,12 +67,16 @@ class Resume:
 
 
 def resume(
+    request: Request,
+    services: ServicesDep,
+    tenant: ReaderTenantDep,
     stream: Annotated[str, Query(pattern="^(true|false)$")] = "false",
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
     starting_after: Annotated[str | None, Query()] = None,
 ) -> Resume:
     """`?stream=`, `?starting_after=`, and the header that an `EventSource` sends by itself."""
-    return Resume(stream == "true" or bool(last_event_id), last_event_id, starting_after)
+    wants_stream = stream == "true" or bool(last_event_id)
+    return Resume(request, services, tenant, wants_stream, last_event_id, starting_after)
 
 
 ResumeDep = Annotated[Resume, Depends(resume)]
@@ -80,17 +87,16 @@ def wants_events(request: Request) -> bool:
     return "text/event-stream" in request.headers.get("accept", "")
 
 
-async def follow(
-    services: Services, request: Request, run_id: str, tenant: str, cursor: Cursor, lines: Lines
-) -> Response:
+async def follow(resume: Resume, run_id: str, cursor: Cursor, lines: Lines) -> Response:
     """A stream of a run from a place on; 204 if the client has seen its end.
 
     Raises:
         RunNotFound, InvalidRequest: there is no such run, or no such place in it.
         Unavailable: not now, unless the client takes it up again by itself.
     """
+    request, services = resume.request, resume.services
     try:
-        reader = await services.runs.attach(run_id, tenant, cursor.after_seq)
+        reader = await services.runs.attach(run_id, resume.tenant, cursor.after_seq)
     except Unavailable as error:
         if wants_events(request):
             return retry_later(error)
@@ -112,6 +118,7 @@ async def collect(reader: Reader, request: Request) -> list[RunEvent] | None:
 
     Raises:
         EngineError: the run failed.
+        ShuttingDown: the server ends before it.
     """
 
     async def read() -> list[RunEvent]:
@@ -128,6 +135,7 @@ async def collect(reader: Reader, request: Request) -> list[RunEvent] | None:
         await asyncio.gather(reading, leaving, return_exceptions=True)
         # who did not name the request cannot ask for its answer again
         reader.close(resumable=bool(reader.spec.terms.idempotency_key))
-    if events and events[-1].kind is EventKind.END and events[-1].error is not None:
-        raise EngineError(events[-1].error)
+    end = events[-1] if events and events[-1].kind is EventKind.END else None
+    if end is not None and end.error is not None:
+        raise ShuttingDown if end.error_code == ShuttingDown.code else EngineError(end.error)
     return events

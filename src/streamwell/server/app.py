@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from fastapi import Depends, FastAPI
 from starlette.types import ASGIApp
 
 from streamwell.server.deps import Services, authorize, authorize_reader
 from streamwell.server.errors import add_error_handlers
+from streamwell.server.hosts import HostCheck
 from streamwell.server.limits import BodyLimit, RequestLog
 from streamwell.server.routes import (
     completions,
@@ -21,10 +24,13 @@ from streamwell.server.routes import (
 )
 
 
-def create_app(services: Services, *, max_body_bytes: int) -> ASGIApp:
+def create_app(
+    services: Services, *, max_body_bytes: int, allowed_hosts: Collection[str] | None = None
+) -> ASGIApp:
     """The application; everything but health and the page asks for a key, if the server has any.
 
-    The services are opened and closed by whoever runs it.
+    The services are opened and closed by whoever runs it. `allowed_hosts` are names beside those
+    of this machine by which it may be called; `None`: by any.
     """
     app = FastAPI(
         title="Streamwell",
@@ -50,4 +56,5 @@ def create_app(services: Services, *, max_body_bytes: int) -> ASGIApp:
         app.include_router(conversations.router, prefix=prefix, dependencies=closed)
         app.include_router(models.router, prefix=prefix, dependencies=closed)
     add_error_handlers(app)
-    return RequestLog(BodyLimit(app, max_body_bytes))
+    limited: ASGIApp = BodyLimit(app, max_body_bytes)
+    return RequestLog(limited if allowed_hosts is None else HostCheck(limited, allowed_hosts))

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from streamwell.core.errors import InvalidRequest, ShuttingDown, StreamwellError, Unavailable
+from streamwell.core.types import EventKind
 from streamwell.server.convert.text import text_run
 from streamwell.server.convert.unsupported import refuse_unsupported
 from streamwell.server.convert.ws import (
@@ -36,6 +37,8 @@ log = structlog.get_logger()
 
 #: Runs that one connection may follow at a time.
 MAX_RUNS = 16
+#: What an error frame repeats of the message that it answers.
+_ECHOED = ("id", "run")
 #: Close codes: not text; come back later; the key opens nothing (of the range for applications).
 NOT_TEXT, RESTART, NO_KEY = 1003, 1012, 4401
 
@@ -82,18 +85,18 @@ class ChatSocket:
 
     async def _answer(self, text: str) -> None:
         """Do what a message asks for; what is wrong with it is told, and nothing more happens."""
-        message_id: str | None = None
+        about: dict[str, str] = {}
         try:
             fields = fields_of(text)
-            message_id = fields["id"] if isinstance(fields.get("id"), str) else None
+            about = {name: fields[name] for name in _ECHOED if isinstance(fields.get(name), str)}
             await self._act(message_of(fields))
         except ValidationError as error:
-            await self._send(error_frame(describe_invalid(error.errors()), id=message_id))
+            await self._send(error_frame(describe_invalid(error.errors()), **about))
         except StreamwellError as error:
-            await self._send_error(error, id=message_id)
+            await self._send_error(error, **about)
         except Exception:  # the rim: the connection stays usable
             log.exception("message failed")
-            await self._send(error_frame(INTERNAL_ERROR, id=message_id))
+            await self._send(error_frame(INTERNAL_ERROR, **about))
 
     async def _act(self, message: ClientMessage) -> None:
         if not isinstance(message, PromptMessage):
@@ -113,15 +116,23 @@ class ChatSocket:
         self._services.unknown_fields.note(refuse_unsupported(body.model_extra))
         run = text_run(body, self._tenant, message.idempotency_key or "")
         self._check_room()
-        self._begin(await self._services.runs.start(run), -1, message.id)
+        reader = await self._services.runs.start(run)
+        await self._begin(reader, FrameEncoder(reader.spec, (), message.id), message.id)
 
     async def _resume(self, message: ResumeMessage) -> None:
         self._check_room()
+        runs, seq = self._services.runs, message.seq
+        spec = await runs.find(message.run, self._tenant)
+        events = await runs.log.events(message.run)
+        if events and events[-1].kind is EventKind.END and events[-1].seq == seq:
+            raise InvalidRequest(f"the run has ended with event {seq}", "seq")
         try:
-            reader = await self._services.runs.attach(message.run, self._tenant, message.seq)
+            reader = await runs.attach(message.run, self._tenant, seq)
         except InvalidRequest as error:
             raise InvalidRequest(str(error), "seq") from None
-        self._begin(reader, message.seq, message.id)
+        seen = [event for event in events if event.seq <= seq]
+        encoder = FrameEncoder(spec, seen, message.id)
+        await self._begin(reader, encoder, message.id, has_news=len(seen) < len(events))
 
     async def _cancel(self, message: CancelMessage) -> None:
         """End a run; its last frame is sent once, whether it is followed here or not."""
@@ -142,21 +153,43 @@ class ChatSocket:
         if len(self._readers) >= MAX_RUNS:
             raise InvalidRequest(f"a connection follows at most {MAX_RUNS} runs at a time")
 
-    def _begin(self, reader: Reader, seq: int, message_id: str | None) -> None:
+    async def _begin(
+        self,
+        reader: Reader,
+        encoder: FrameEncoder,
+        message_id: str | None,
+        *,
+        has_news: bool = True,
+    ) -> None:
+        """Follow a run from now on; what there is of it already is sent before the next answer."""
         run_id = reader.spec.run_id
         if run_id in self._readers:
             reader.close()
             raise InvalidRequest(f"this connection follows {run_id} already", "run")
         self._readers[run_id] = reader
-        follower = asyncio.create_task(self._follow(reader, seq, message_id), name=run_id)
+        answered = asyncio.Event()
+        following = self._follow(reader, encoder, message_id, answered)
+        follower = asyncio.create_task(following, name=run_id)
         self._followers.add(follower)
         follower.add_done_callback(self._followers.discard)
+        if has_news:
+            await answered.wait()
 
-    async def _follow(self, reader: Reader, seq: int, message_id: str | None) -> None:
+    async def _follow(
+        self,
+        reader: Reader,
+        encoder: FrameEncoder,
+        message_id: str | None,
+        answered: asyncio.Event,
+    ) -> None:
         """Send a run's frames up to its end; a client that reads slowly holds up nobody else."""
         run_id = reader.spec.run_id
         try:
-            await self._send_frames(reader, seq, message_id)
+            async with aclosing(reader.events()) as batches:
+                async for events in batches:
+                    for frame in filter(None, map(encoder.frame, events)):
+                        await self._send(frame)
+                    answered.set()
         except ShuttingDown as error:
             self._is_suspended = True
             await self._send(suspended_frame(run_id, error.retry_after_s))
@@ -166,24 +199,11 @@ class ChatSocket:
             log.exception("run cannot be followed")
             await self._send(error_frame(INTERNAL_ERROR, run=run_id))
         finally:
+            answered.set()
             reader.close()
             del self._readers[run_id]
         if self._is_suspended and not self._readers:
             await close(self._socket, RESTART, "the server is shutting down")
-
-    async def _send_frames(self, reader: Reader, seq: int, message_id: str | None) -> None:
-        run_log, run_id = self._services.runs.log, reader.spec.run_id
-        seen = []
-        if seq >= 0:
-            if not reader.is_live and await run_log.is_end(run_id, seq):
-                raise InvalidRequest(f"the run has ended with event {seq}", "seq")
-            seen = [event for event in await run_log.events(run_id) if event.seq <= seq]
-        encoder = FrameEncoder(reader.spec, seen, message_id)
-        async with aclosing(reader.events()) as batches:
-            async for events in batches:
-                for event in events:
-                    if frame := encoder.frame(event):
-                        await self._send(frame)
 
     async def _send_error(self, error: StreamwellError, **also: str | None) -> None:
         retry_after_s = error.retry_after_s if isinstance(error, Unavailable) else None

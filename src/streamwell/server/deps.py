@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import structlog
-from fastapi import Depends, HTTPException, Request
+from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.routing import APIRoute
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
@@ -117,3 +117,9 @@ class ReaderRoute(ClosedRoute):
     """A route that a page without a key may ask with a ticket."""
 
     authorize = staticmethod(authorize_reader)
+
+
+def routers(tag: str) -> tuple[APIRouter, APIRouter]:
+    """A router for routes that want a key, and one for those that are content with a ticket."""
+    closed = APIRouter(route_class=ClosedRoute, tags=[tag])
+    return closed, APIRouter(route_class=ReaderRoute, tags=[tag])

@@ -90,6 +90,15 @@ def describe(error: StreamwellError) -> tuple[int, dict[str, Any]]:
     return status, _body(str(error), kind, param, getattr(error, "code", None) or code)
 
 
+def answer_of(error: StreamwellError) -> JSONBytes:
+    """The whole answer to a request that ends with this error."""
+    headers = {}
+    if isinstance(error, Unavailable):
+        headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    status, body = describe(error)
+    return JSONBytes(body, status, headers=headers)
+
+
 def describe_invalid(errors: Sequence[Any]) -> dict[str, Any]:
     """The body for errors of pydantic's: the first of them, with the dotted path of its field."""
     first = errors[0]
@@ -113,11 +122,7 @@ def add_error_handlers(app: FastAPI) -> None:
 async def _streamwell_error(_request: Request, error: Exception) -> Response:
     if not isinstance(error, StreamwellError):
         raise error
-    headers = {}
-    if isinstance(error, Unavailable):
-        headers["Retry-After"] = str(math.ceil(error.retry_after_s))
-    status, body = describe(error)
-    return JSONBytes(body, status, headers=headers)
+    return answer_of(error)
 
 
 async def _validation_error(_request: Request, error: Exception) -> Response:

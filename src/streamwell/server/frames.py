@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
+
+from streamwell.server.timed_writes import TimedWrites
 
 #: Largest message, in bytes, whatever frames it comes in.
 MAX_MESSAGE_BYTES = 1 << 20
@@ -29,7 +32,7 @@ def _is_news(record: logging.LogRecord) -> bool:
     return not str(record.msg).startswith("Invalid UTF-8")
 
 
-class WebSocketProtocol(WebSocketsSansIOProtocol):
+class WebSocketProtocol(TimedWrites, WebSocketsSansIOProtocol):
     """Messages to the application and back."""
 
     _num_fragments = 0
@@ -80,6 +83,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         super().keepalive_timeout()
         # what waits to be sent would keep the connection of a client that reads no more
         self.transport.abort()
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        super().on_task_complete(task)
+        self.watch_writes()
 
     def handle_parser_exception(self) -> None:
         """Say why, and read on for a moment.

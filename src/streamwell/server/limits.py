@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import time
@@ -9,7 +10,8 @@ import time
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from streamwell.server.errors import error_response
+from streamwell.core.errors import ShuttingDown
+from streamwell.server.errors import answer_of, error_response
 
 log = structlog.get_logger()
 
@@ -17,6 +19,8 @@ log = structlog.get_logger()
 _PROBES = frozenset({"/live", "/ready", "/health", "/metrics"})
 #: What begins an answer; accepting a WebSocket is one too.
 _STARTS = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
+#: What is logged when the client leaves before an answer.
+_LEFT = 499
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:/@+=-]{1,128}")
 
 
@@ -85,32 +89,39 @@ class RequestLog:
             return
         started_s = time.perf_counter()
         request_id = _request_id(scope)
-        status = 499  # what is logged when the client leaves before an answer
+        status: int | None = None
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] in _STARTS:
                 status = message.get("status", 101)
-                elapsed_ms = round(1000 * (time.perf_counter() - started_s))
                 message["headers"] = [
                     *message.get("headers", ()),
                     (b"x-request-id", request_id),
-                    (b"openai-processing-ms", str(elapsed_ms).encode()),
+                    (b"openai-processing-ms", b"%d" % round(_ms_since(started_s))),
                 ]
             await send(message)
 
         try:
             await self._app(scope, receive, send_with_headers)
+        except asyncio.CancelledError:  # the process ends
+            if status is not None:
+                raise
+            await answer_of(ShuttingDown())(scope, receive, send_with_headers)
         finally:
             write = log.debug if scope["path"] in _PROBES else log.info
             write(
                 "request",
                 method=scope.get("method", "WEBSOCKET"),
                 path=scope["path"],
-                status=status,
+                status=status or _LEFT,
                 request_id=request_id.decode(),
-                duration_ms=round(1000 * (time.perf_counter() - started_s), 1),
+                duration_ms=round(_ms_since(started_s), 1),
             )
+
+
+def _ms_since(start_s: float) -> float:
+    return 1000 * (time.perf_counter() - start_s)
 
 
 def _request_id(scope: Scope) -> bytes:

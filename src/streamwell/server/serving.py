@@ -1,7 +1,8 @@
 """Runs the application under uvicorn, and drains it when it is asked to stop.
 
 The first signal closes admission and lets live runs end, up to the drain time; new requests get
-503 meanwhile. A second signal ends the process at once.
+503 meanwhile. A second signal lets them go on another time: readers are told so, and the process
+ends. A third one waits for nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -19,11 +21,14 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from streamwell.server.frames import MAX_MESSAGE_BYTES, PING_S, WebSocketProtocol, quieten
+from streamwell.server.timed_writes import TimedWrites
 
 log = structlog.get_logger()
 
-#: What is left to do after the drain is to write last events to sockets.
-_CLOSE_TIMEOUT_S = 5
+Drain = Callable[[float], Awaitable[None]]
+
+#: After the drain, last events are still to be written to sockets; less after a second signal.
+_CLOSE_TIMEOUT_S, _HURRIED_CLOSE_TIMEOUT_S = 5, 1
 #: Request line and headers together.
 MAX_HEADER_BYTES = 16 * 1024
 
@@ -47,21 +52,26 @@ class _Connection(h11.Connection):
         return sent
 
 
-class _Protocol(H11Protocol):
+class _Protocol(TimedWrites, H11Protocol):
     """uvicorn's protocol on our connection."""
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - passed on as they come
         super().__init__(*args, **options)
         self.conn = _Connection(h11.SERVER, MAX_HEADER_BYTES)
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self.watch_writes()
+
 
 class DrainingServer(uvicorn.Server):
-    """A uvicorn server whose first signal drains."""
+    """A uvicorn server that drains before it ends."""
 
-    def __init__(self, config: uvicorn.Config, drain: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, config: uvicorn.Config, drain: Drain, drain_s: float) -> None:
         super().__init__(config)
         self._drain = drain
-        self._draining: asyncio.Task[None] | None = None
+        self._drain_s = drain_s
+        self._drains: list[asyncio.Task[None]] = []
         self._event_loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
@@ -69,41 +79,57 @@ class DrainingServer(uvicorn.Server):
         await super().startup(sockets)  # type: ignore[arg-type]  # passed on as it came
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._draining is None and self._event_loop is not None:
-            self._event_loop.call_soon_threadsafe(self._begin_drain)
+        if self._event_loop is None:
+            self._exit_at_once()
         else:
-            # uvicorn would print a traceback for every request that this cuts
-            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-            self.force_exit = self.should_exit = True
+            self._event_loop.call_soon_threadsafe(self._take_signal)
 
     def exit_now(self) -> None:
         """Stop without draining."""
         self.should_exit = True
 
-    def _begin_drain(self) -> None:
-        if self._draining is None:
+    def _take_signal(self) -> None:
+        if not self._drains:
             log.info("draining; a second signal stops at once")
-            self._draining = asyncio.create_task(self._drain_then_exit())
+            self._begin_drain(self._drain_s)
+        elif len(self._drains) == 1 and not self.should_exit:
+            self.config.timeout_graceful_shutdown = _HURRIED_CLOSE_TIMEOUT_S
+            self._begin_drain(0.0)
+        else:
+            self._exit_at_once()
 
-    async def _drain_then_exit(self) -> None:
+    def _begin_drain(self, drain_s: float) -> None:
+        self._drains.append(asyncio.create_task(self._drain_then_exit(drain_s)))
+
+    async def _drain_then_exit(self, drain_s: float) -> None:
         try:
-            await self._drain()
+            await self._drain(drain_s)
         finally:
             self.should_exit = True
 
+    def _exit_at_once(self) -> None:
+        # uvicorn would print a traceback for every request that this cuts
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        self.force_exit = self.should_exit = True
+
 
 def make_server(
-    app: ASGIApp,
-    *,
-    drain: Callable[[], Awaitable[None]],
+    app: ASGIApp, *, drain: Drain, drain_s: float, send_timeout_s: float
 ) -> DrainingServer:
-    """A server ready to `serve()` on a listening socket, before any model is loaded."""
+    """A server ready to `serve()` on a listening socket, before any model is loaded.
+
+    Args:
+        app: the application.
+        drain: lets live runs end for so many seconds: `drain_s` or, in a hurry, 0.
+        drain_s: how long that is.
+        send_timeout_s: how long a client may take nothing of what waits for it.
+    """
     quieten()
     config = uvicorn.Config(
         app,
         # h11 bounds the size of headers, httptools does not (docs/decisions/0006)
-        http=_Protocol,
-        ws=WebSocketProtocol,
+        http=partial(_Protocol, send_timeout_s=send_timeout_s),  # type: ignore[arg-type] # only called
+        ws=partial(WebSocketProtocol, send_timeout_s=send_timeout_s),  # type: ignore[arg-type]
         ws_max_size=MAX_MESSAGE_BYTES,
         ws_ping_interval=PING_S,
         ws_ping_timeout=PING_S,
@@ -115,4 +141,4 @@ def make_server(
         server_header=False,
         timeout_graceful_shutdown=_CLOSE_TIMEOUT_S,
     )
-    return DrainingServer(config, drain)
+    return DrainingServer(config, drain, drain_s)

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from streamwell.core.conversation import Conversation, ConversationItem, Page
 from streamwell.core.errors import (
+    AfterNotFound,
     ConversationNotFound,
     InvalidRequest,
     ItemNotFound,
@@ -66,7 +67,13 @@ class Conversations:
         return conversation
 
     async def of_tenant(self, tenant: str, page: Page) -> list[Conversation]:
-        return await self._store.conversations(tenant, page)
+        """Raises `AfterNotFound`."""
+        found = await self._store.conversations(tenant, page)
+        if page.after and not found:
+            after = await self._store.conversation(page.after)
+            if after is None or after.tenant != tenant:
+                raise AfterNotFound
+        return found
 
     async def update(self, conversation_id: str, tenant: str, metadata: Metadata) -> Conversation:
         """Replace its metadata. Raises `ConversationNotFound`."""
@@ -82,9 +89,13 @@ class Conversations:
             await self._store.delete_conversation(conversation_id)
 
     async def items(self, conversation_id: str, tenant: str, page: Page) -> list[Entry]:
-        """Raises `ConversationNotFound`."""
+        """Raises `ConversationNotFound`, `AfterNotFound`."""
         await self.find(conversation_id, tenant)
         items = await self._store.items(conversation_id, page)
+        if page.after and not items:
+            known = await self._all_items(conversation_id)
+            if page.after not in [item.item_id for item in known]:
+                raise AfterNotFound
         return [await self._entry(item) for item in items]
 
     async def item(self, conversation_id: str, tenant: str, item_id: str) -> Entry:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from streamwell.core.conversation import Page
+from streamwell.core.errors import AfterNotFound
 from streamwell.core.types import RunKind, RunSpec
 from streamwell.service.run_log import RunLog
 
@@ -25,7 +26,26 @@ async def list_runs(
     """A tenant's stored runs of one kind that have all of the metadata.
 
     Metadata is compared here and not in the store: few lists ask for it.
+
+    Raises:
+        AfterNotFound: the tenant has no run `page.after`.
     """
+    found = await _find(run_log, tenant, kind, page, model, metadata)
+    if page.after and not found:
+        after = await run_log.spec(page.after)
+        if after is None or after.tenant != tenant:
+            raise AfterNotFound
+    return found
+
+
+async def _find(
+    run_log: RunLog,
+    tenant: str,
+    kind: RunKind,
+    page: Page,
+    model: str,
+    metadata: frozenset[tuple[str, str]],
+) -> list[RunSpec]:
     if not metadata:
         return await run_log.runs(tenant, kind, page, model=model)
     found: list[RunSpec] = []

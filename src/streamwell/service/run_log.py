@@ -40,6 +40,8 @@ class RunLog:
         self._has_work = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self._is_closing = False
+        #: Nothing could be written when it was tried last.
+        self.is_failing = False
         #: Runs of ours whose events could not be written; once the store works, they go on.
         self._broken: set[str] = set()
         #: Told of each of them.
@@ -84,11 +86,7 @@ class RunLog:
         Those are the runs that a server left behind, and our own whose log broke, but for those
         that somebody here has not let go of yet. Raises `StoreFailed`.
         """
-        try:
-            specs = await self._store.adopt(models)
-        except LeaseLost:
-            await self._renew()
-            return []
+        specs = await self._adopt_from_store(models)
         for run_id in self._broken - set(busy_ids):
             spec = await self._store.run(run_id)
             self._broken.discard(run_id)
@@ -109,6 +107,9 @@ class RunLog:
         await flushed  # the ends that are on their way shall be shown
         for live in self._live.values():
             live.fail(ShuttingDown())
+
+    async def fold(self, *, ended_before_s: float) -> int:
+        return await self._store.fold(ended_before_s=ended_before_s)
 
     async def delete_old(
         self, *, ended_before_s: float, unstored_before_s: float, stored_before_s: float
@@ -231,28 +232,53 @@ class RunLog:
             await self._commit()
 
     async def _commit(self) -> None:
-        """Write all that is pending; if that fails, tell everybody who waits for it."""
+        """Write all that is pending, and tell those who wait for it."""
         runs, self._runs = self._runs, []
         events, self._events = self._events, []
         flushes, self._flushes = self._flushes, []
         self._has_work.clear()
+        if runs or events:
+            await self._save(runs, events)
+        for flushed in flushes:
+            flushed.set_result(None)
+
+    async def _save(self, runs: list[RunSpec], events: list[RunEvent]) -> None:
+        """One commit; if it fails, everybody who waits for one of its runs is told."""
         try:
             await self._store.commit(runs, events)
         except Exception as error:  # noqa: BLE001 - the rim of the task; a full disk is one line
+            self.is_failing = isinstance(error, StoreFailed)
             self._break({event.run_id for event in events})
             log.warning("run log cannot be written", num_events=len(events), error=str(error))
             if isinstance(error, LeaseLost):
                 await self._renew()
         else:
+            self.is_failing = False
             self._publish(events)
-        for flushed in flushes:
-            flushed.set_result(None)
 
     def _publish(self, events: list[RunEvent]) -> None:
         for event in events:
             self._live[event.run_id].publish(event)
             if event.kind is EventKind.END:
                 del self._live[event.run_id]
+
+    async def _adopt_from_store(self, models: Collection[str]) -> list[RunSpec]:
+        """This also tells whether the store works, and works again. Raises `StoreFailed`."""
+        try:
+            if self.is_failing:
+                await self._store.open()  # a lost lease may have left it closed
+                await self._store.check_writable()
+            specs = await self._store.adopt(models)
+        except LeaseLost:
+            await self._renew()
+            return []
+        except StoreFailed as error:
+            if not self.is_failing:
+                log.warning("run log cannot be used", error=str(error))
+            self.is_failing = True
+            raise
+        self.is_failing = False
+        return specs
 
     async def _renew(self) -> None:
         """Another server has taken over what was live here; what comes gets a new lease."""

@@ -104,11 +104,16 @@ class SqlDatabase(ABC):
         self._engine.dispose()
 
     async def _read(self, decode: Callable[[Row], T], statement: Select[Any]) -> list[T]:
-        def read() -> list[T]:
-            with self._store_errors(), self._reading.connect() as connection:
-                return [decode(row) for row in connection.execute(statement)]
+        return await self._look(lambda connection: [*map(decode, connection.execute(statement))])
 
-        return await _run(self._open_threads().readers, read)
+    async def _look(self, work: Callable[[Connection], T]) -> T:
+        """The answer of `work`, which only reads, in a reader's thread."""
+
+        def look() -> T:
+            with self._store_errors(), self._reading.connect() as connection:
+                return work(connection)
+
+        return await _run(self._open_threads().readers, look)
 
     async def _write(self, work: Callable[[Connection], T]) -> T:
         """The answer of `work`, which runs in a transaction and in the writer's thread.

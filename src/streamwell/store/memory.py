@@ -40,6 +40,10 @@ class MemoryStore(MemoryConversations):
             self._database.end_lease(self._lease_id)
             self._lease_id = None
 
+    async def check_writable(self) -> None:
+        """Raises `LeaseLost`, or `StoreFailed` when not open."""
+        self._own_lease()
+
     async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
         """Write new runs and new events; all of it is kept, or nothing.
 
@@ -118,16 +122,19 @@ class MemoryStore(MemoryConversations):
         events = stored.events if stored else {}
         return [events[seq] for seq in sorted(events) if seq > after_seq]
 
+    async def fold(self, *, ended_before_s: float) -> int:
+        """Nothing can get smaller here; `StoreFailed` when not open."""
+        self._check_open()
+        return 0
+
     async def delete_old(
         self,
         *,
         ended_before_s: float,
         unstored_before_s: float,
-        stored_before_s: float | None = None,
+        stored_before_s: float,
     ) -> int:
         """Delete ended runs that are old, with their events; returns how many."""
-        if stored_before_s is None:
-            stored_before_s = ended_before_s
         before_s = {
             None: ended_before_s,
             False: max(ended_before_s, unstored_before_s),

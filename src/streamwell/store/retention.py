@@ -31,12 +31,9 @@ class SqlRetention(SqlDatabase):
         *,
         ended_before_s: float,
         unstored_before_s: float,
-        stored_before_s: float | None = None,
+        stored_before_s: float,
     ) -> int:
         """Delete ended runs that are old, with their events; returns how many."""
-
-        if stored_before_s is None:
-            stored_before_s = ended_before_s
         times = (ended_before_s, unstored_before_s, stored_before_s)
 
         def delete_orphans(connection: Connection) -> int:

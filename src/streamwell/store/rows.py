@@ -6,6 +6,7 @@ No database lives here, so `MemoryStore` counts bytes by it as well.
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,9 +20,15 @@ Row = Sequence[Any]
 # DELTA is 1, by far the most frequent kind, because SQLite stores 0 and 1 in no bytes at all.
 _KIND_CODES = {EventKind.START: 0, EventKind.DELTA: 1, EventKind.FINISH: 2, EventKind.END: 3}
 _KINDS = {code: kind for kind, code in _KIND_CODES.items()}
+#: The kind of the only row of a folded run.
+_FOLDED = 4
 
 _spec_decoder = msgspec.msgpack.Decoder(RunSpec)
 _outcome_decoder = msgspec.msgpack.Decoder(tuple[Usage | None, str | None, str | None])
+#: Rows without the id of their run.
+_fold_decoder = msgspec.msgpack.Decoder(
+    list[tuple[int, int, int, bytes, bytes, str | None, bytes | None]]
+)
 _metadata_decoder = msgspec.msgpack.Decoder(tuple[tuple[str, str], ...])
 _item_decoder = msgspec.msgpack.Decoder(ConversationItem)
 
@@ -69,8 +76,24 @@ def event_to_row(event: RunEvent) -> tuple[object, ...]:
     )
 
 
-def event_from_row(row: Row) -> RunEvent:
-    """The event behind a whole row of `RUN_EVENTS`."""
+def fold_rows(rows: Sequence[Row]) -> dict[str, Any]:
+    """All rows of a run, in order, as one: they stand in its text, as deflated MessagePack."""
+    run_id, last_seq = rows[-1][:2]
+    packed = zlib.compress(msgspec.msgpack.encode([tuple(row[1:]) for row in rows]))
+    row = {"run_id": run_id, "seq": last_seq, "kind": _FOLDED, "text": packed}
+    return {**row, "choice": 0, "token_ids": b""}
+
+
+def events_from_row(row: Row) -> list[RunEvent]:
+    """The event behind a whole row of `RUN_EVENTS`, or all events of a folded run."""
+    run_id, _, kind, _, _, packed, *_ = row
+    if kind != _FOLDED:
+        return [_event_from_row(row)]
+    folded = _fold_decoder.decode(zlib.decompress(packed))
+    return [_event_from_row((run_id, *rest)) for rest in folded]
+
+
+def _event_from_row(row: Row) -> RunEvent:
     # Unpacked, because looking the columns up by name takes longer than all the rest.
     run_id, seq, kind, choice, token_ids, text, finish_reason, outcome = row
     usage, error, error_code = _outcome_decoder.decode(outcome) if outcome else (None,) * 3

@@ -58,6 +58,8 @@ RUNS = Table(
     Column("stored", Boolean),
     #: Null: none.
     Column("idempotency_key", Text),
+    #: Its events are a single row. Null: they are not.
+    Column("folded", Boolean),
     # The runs that have not ended.
     Index("runs_by_age", "ended", "created_s", "id"),
     Index("runs_by_end", "ended_s", "id"),
@@ -85,6 +87,14 @@ Index(
     postgresql_where=RUNS.c.idempotency_key.is_not(None),
 )
 
+Index(
+    "runs_unfolded",
+    RUNS.c.ended_s,
+    sqlite_where=RUNS.c.folded.is_(None),
+    postgresql_where=RUNS.c.folded.is_(None),
+)
+
+#: One row per event; of a folded run one for all of them, in the place of the last.
 RUN_EVENTS = Table(
     "run_events",
     METADATA,

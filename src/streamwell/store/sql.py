@@ -19,17 +19,18 @@ from sqlalchemy import (
 
 from streamwell.core.conversation import Page
 from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec
+from streamwell.store.folding import SqlFolding
 from streamwell.store.leases import Proof, adopt
 from streamwell.store.paging import select_page
 from streamwell.store.retention import SqlRetention
 from streamwell.store.rows import (
-    event_from_row,
     event_to_row,
+    events_from_row,
     run_to_row,
     spec_from_row,
     spec_to_row,
 )
-from streamwell.store.schema import RUN_EVENTS, RUNS
+from streamwell.store.schema import LEASES, RUN_EVENTS, RUNS
 from streamwell.store.sql_conversations import SqlConversations
 
 _INSERT_RUNS = insert(RUNS)
@@ -51,7 +52,7 @@ _END_RUN = (
 )
 
 
-class SqlStore(SqlConversations, SqlRetention):
+class SqlStore(SqlConversations, SqlFolding, SqlRetention):
     """A `Store` on a SQL database; see `SqlDatabase` for its threads and its engine."""
 
     def __init__(
@@ -68,6 +69,15 @@ class SqlStore(SqlConversations, SqlRetention):
         # The hot statement goes to the driver as it is: its rows need none of SQLAlchemy's work on
         # parameters.
         connection.exec_driver_sql(self._insert_event, rows)
+
+    async def check_writable(self) -> None:
+        """Write its own lease again; raises `LeaseLost` or `StoreFailed` if that cannot be done."""
+
+        def write(connection: Connection) -> None:
+            is_own = LEASES.c.id == self._own_lease(connection)
+            connection.execute(update(LEASES).where(is_own).values(revoked=False))
+
+        await self._write(write)
 
     async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
         """Write new runs and new events in one transaction; all of it is kept, or nothing.
@@ -156,9 +166,10 @@ class SqlStore(SqlConversations, SqlRetention):
 
     async def events(self, run_id: str, after_seq: int = -1) -> list[RunEvent]:
         """The events of a run with `seq > after_seq`, in order; `StoreFailed` when not open."""
-        return await self._read(
-            event_from_row,
+        rows = await self._read(
+            events_from_row,
             select(RUN_EVENTS)
             .where(RUN_EVENTS.c.run_id == run_id, RUN_EVENTS.c.seq > after_seq)
             .order_by(RUN_EVENTS.c.seq),
         )
+        return [event for events in rows for event in events if event.seq > after_seq]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from streamwell.core.conversation import Conversation, ConversationItem
+from streamwell.core.errors import AfterNotFound
 from streamwell.core.types import EventKind, FinishReason, Message, RunEvent
 from streamwell.server.schemas.responses import InputMessage
 
@@ -122,9 +123,15 @@ def list_dict(data: Sequence[dict[str, Any]], limit: int) -> dict[str, Any]:
 def page_of(
     data: list[dict[str, Any]], *, limit: int, after: str, newest_first: bool
 ) -> dict[str, Any]:
-    """A page of entries that are all at hand, oldest first; empty after an id that is not there."""
+    """A page of entries that are all at hand, oldest first.
+
+    Raises:
+        AfterNotFound: none of them has the id `after`.
+    """
     ordered = data[::-1] if newest_first else data
     if after:
         ids = [entry["id"] for entry in ordered]
-        ordered = ordered[ids.index(after) + 1 :] if after in ids else []
+        if after not in ids:
+            raise AfterNotFound
+        ordered = ordered[ids.index(after) + 1 :]
     return list_dict(ordered, limit)

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from streamwell.core.errors import InvalidRequest
 from streamwell.core.types import EventKind, FinishReason, RunEvent, RunKind, RunRequest, RunSpec
 from streamwell.server.convert.openai import (
     error_dict,
@@ -19,11 +20,17 @@ from streamwell.server.schemas.runs import StartRunRequest
 
 
 def text_run(body: StartRunRequest, tenant: str, idempotency_key: str = "") -> RunRequest:
-    """A run from a prompt, which becomes a user's message unless it is raw, or from messages."""
+    """A run from a prompt, which becomes a user's message unless it is raw, or from messages.
+
+    Raises:
+        InvalidRequest: the message is empty, or says what it cannot.
+    """
     if body.messages is not None:
         prompt: Any = tuple(wire_message(at, message) for at, message in enumerate(body.messages))
     elif body.raw:
         prompt = body.prompt
+    elif not body.prompt:
+        raise InvalidRequest("the prompt is empty", "prompt")
     else:
         prompt = (wire_message(0, body.as_message()),)
     return RunRequest(

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from streamwell.core.errors import RunNotFound
 from streamwell.core.types import RunKind, RunRequest
-from streamwell.server.answers import (
-    Resume,
-    ResumeDep,
-    collect,
-    follow,
-    idempotency_key,
-)
+from streamwell.server.answers import Resume, ResumeDep, collect, follow, idempotency_key
 from streamwell.server.convert.openai import (
     ChunkEncoder,
     chat_run,
@@ -21,23 +15,14 @@ from streamwell.server.convert.openai import (
     completion_run,
 )
 from streamwell.server.convert.unsupported import refuse_unsupported
-from streamwell.server.deps import (
-    ClosedRoute,
-    ReaderRoute,
-    ReaderTenantDep,
-    Services,
-    ServicesDep,
-    TenantDep,
-)
+from streamwell.server.deps import Services, ServicesDep, TenantDep, routers
 from streamwell.server.errors import JSONBytes
 from streamwell.server.schemas.fields import GenerationRequest
 from streamwell.server.schemas.openai import ChatRequest, CompletionRequest
 from streamwell.server.sse import EventStream, Payloads, data_lines
 from streamwell.service.reader import Reader
 
-router = APIRouter(route_class=ClosedRoute, tags=["generation"])
-#: What a page may ask for with a ticket in place of a key.
-reader_router = APIRouter(route_class=ReaderRoute, tags=["generation"])
+router, reader_router = routers("generation")
 
 
 @router.post("/chat/completions", response_model=None)
@@ -61,29 +46,15 @@ async def completions(
 
 
 @reader_router.get("/chat/completions/{run_id}", response_model=None)
-async def chat_completion(
-    run_id: str,
-    request: Request,
-    services: ServicesDep,
-    tenant: ReaderTenantDep,
-    resume: ResumeDep,
-) -> Response:
+async def chat_completion(run_id: str, resume: ResumeDep) -> Response:
     """A chat completion again: its stream from a place on, or all of it once it has ended."""
-    await _check_kind(run_id, tenant, RunKind.CHAT, services)
-    return await _again(run_id, request, services, tenant, resume)
+    return await _again(run_id, RunKind.CHAT, resume)
 
 
 @reader_router.get("/completions/{run_id}", response_model=None)
-async def completion(
-    run_id: str,
-    request: Request,
-    services: ServicesDep,
-    tenant: ReaderTenantDep,
-    resume: ResumeDep,
-) -> Response:
+async def completion(run_id: str, resume: ResumeDep) -> Response:
     """A completion again: its stream from a place on, or all of it once it has ended."""
-    await _check_kind(run_id, tenant, RunKind.COMPLETION, services)
-    return await _again(run_id, request, services, tenant, resume)
+    return await _again(run_id, RunKind.COMPLETION, resume)
 
 
 async def _answer(
@@ -95,23 +66,14 @@ async def _answer(
     return await _whole(reader, request)
 
 
-async def _again(
-    run_id: str,
-    request: Request,
-    services: Services,
-    tenant: str,
-    resume: Resume,
-) -> Response:
-    if resume.wants_stream:
-        cursor = resume.cursor(run_id)
-        return await follow(services, request, run_id, tenant, cursor, _lines)
-    return await _whole(await services.runs.attach(run_id, tenant), request)
-
-
-async def _check_kind(run_id: str, tenant: str, kind: RunKind, services: Services) -> None:
-    spec = await services.runs.find(run_id, tenant)
+async def _again(run_id: str, kind: RunKind, resume: Resume) -> Response:
+    runs = resume.services.runs
+    spec = await runs.find(run_id, resume.tenant)
     if spec.kind is not kind:
         raise RunNotFound
+    if resume.wants_stream:
+        return await follow(resume, run_id, resume.cursor(run_id), _lines)
+    return await _whole(await runs.attach(run_id, resume.tenant), resume.request)
 
 
 async def _whole(reader: Reader, request: Request) -> Response:

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from streamwell.core.errors import StoreFailed
 from streamwell.server.deps import ServicesDep, TenantDep
 from streamwell.server.errors import JSONBytes
 
@@ -27,6 +28,8 @@ async def ready(services: ServicesDep) -> JSONBytes:
     """200 when requests are served; else 503 with the stage and the progress of loading."""
     if services.runs.is_draining:
         return _not_ready({"status": "draining"})
+    if services.runs.log.is_failing:  # more is said in the server's own log: it may name hosts
+        return _not_ready({"status": "store_failed", "error": str(StoreFailed())})
     for model in services.models.models:
         if not model.is_ready:
             status = model.engine.status()

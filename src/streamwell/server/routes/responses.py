@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import HTTPException, Request
 from starlette.responses import Response
 
 from streamwell.core.errors import InvalidRequest, RunNotFound
@@ -15,23 +15,14 @@ from streamwell.server.convert.response_stream import ResponseEncoder, place_aft
 from streamwell.server.convert.responses import response_dict, response_run
 from streamwell.server.convert.unsupported import refuse_unsupported_in_response
 from streamwell.server.cursor import Cursor, parse_starting_after
-from streamwell.server.deps import (
-    ClosedRoute,
-    ReaderRoute,
-    ReaderTenantDep,
-    Services,
-    ServicesDep,
-    TenantDep,
-)
+from streamwell.server.deps import Services, ServicesDep, TenantDep, routers
 from streamwell.server.errors import JSONBytes
 from streamwell.server.paging import NewestFirstDep
 from streamwell.server.schemas.responses import ResponseRequest
 from streamwell.server.sse import EventStream
 from streamwell.service.reader import Reader
 
-router = APIRouter(route_class=ClosedRoute, tags=["responses"])
-#: What a page may ask for with a ticket in place of a key.
-reader_router = APIRouter(route_class=ReaderRoute, tags=["responses"])
+router, reader_router = routers("responses")
 
 
 @router.post("/responses", response_model=None)
@@ -56,25 +47,25 @@ async def create_response(
     return JSONBytes(response_dict(reader.spec, Standing(events)))
 
 
+@router.post("/responses/compact", response_model=None)
+@router.post("/responses/input_tokens", response_model=None)
+async def not_served(request: Request, _tenant: TenantDep) -> Response:
+    """What OpenAI has beside responses; without this they would be taken for ids of responses."""
+    raise HTTPException(404, f"{request.url.path} is not served here")
+
+
 @reader_router.get("/responses/{response_id}", response_model=None)
-async def get_response(
-    response_id: str,
-    request: Request,
-    services: ServicesDep,
-    tenant: ReaderTenantDep,
-    resume: ResumeDep,
-) -> Response:
+async def get_response(response_id: str, resume: ResumeDep) -> Response:
     """A response as it stands, or its stream from a place on."""
-    _refuse_include(request)
-    spec = await _find(response_id, tenant, services)
+    _refuse_include(resume.request)
+    services = resume.services
+    spec = await _find(response_id, resume.tenant, services)
     if not resume.wants_stream:
         return JSONBytes(await _response_dict(spec, services))
     events = await services.runs.log.events(response_id)
     cursor = _cursor(resume, response_id, events)
     encoder = ResponseEncoder(spec, (event for event in events if event.seq <= cursor.after_seq))
-    return await follow(
-        services, request, response_id, tenant, cursor, lambda _reader: encoder.lines
-    )
+    return await follow(resume, response_id, cursor, lambda _reader: encoder.lines)
 
 
 @router.post("/responses/{response_id}/cancel", response_model=None)

@@ -4,37 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.responses import Response
 
 from streamwell.core.errors import Unavailable
-from streamwell.server.answers import (
-    Resume,
-    ResumeDep,
-    follow,
-    idempotency_key,
-    wants_events,
-)
+from streamwell.server.answers import Resume, ResumeDep, follow, idempotency_key, wants_events
 from streamwell.server.convert.text import TextEncoder, run_dict, text_run
 from streamwell.server.convert.unsupported import refuse_unsupported
 from streamwell.server.cursor import run_of
-from streamwell.server.deps import (
-    ClosedRoute,
-    ReaderRoute,
-    ReaderTenantDep,
-    Services,
-    ServicesDep,
-    TenantDep,
-)
+from streamwell.server.deps import Services, ServicesDep, TenantDep, routers
 from streamwell.server.errors import JSONBytes
 from streamwell.server.schemas.runs import StartRunRequest, TicketRequest
 from streamwell.server.sse import EventStream, retry_later
 
-router = APIRouter(route_class=ClosedRoute, tags=["runs"])
-#: What a page may ask for with a ticket in place of a key.
-reader_router = APIRouter(route_class=ReaderRoute, tags=["runs"])
+router, reader_router = routers("runs")
 
 
 @router.post("/runs", status_code=201, response_model=None)
@@ -72,32 +57,21 @@ async def delete_run(run_id: str, services: ServicesDep, tenant: TenantDep) -> R
 
 
 @reader_router.get("/runs/{run_id}/events", response_model=None)
-async def run_events(
-    run_id: str,
-    request: Request,
-    services: ServicesDep,
-    tenant: ReaderTenantDep,
-    resume: ResumeDep,
-) -> Response:
+async def run_events(run_id: str, resume: ResumeDep) -> Response:
     """The stream of any run, from a place on."""
-    return await _go_on(run_id, request, services, tenant, resume)
+    return await _go_on(run_id, resume)
 
 
 @reader_router.get("/stream", response_model=None)
-async def stream(
-    request: Request,
-    services: ServicesDep,
-    tenant: ReaderTenantDep,
-    resume: ResumeDep,
-) -> Response:
+async def stream(resume: ResumeDep) -> Response:
     """Start a run and stream it; a browser's `EventSource` that reconnects goes on with it."""
     if resume.last_event_id:
-        run_id = run_of(resume.last_event_id)
-        return await _go_on(run_id, request, services, tenant, resume)
+        return await _go_on(run_of(resume.last_event_id), resume)
+    request, services = resume.request, resume.services
     _refuse_other_sites(request, services)
     body = _from_query(request, services)
     try:
-        reader = await services.runs.start(text_run(body, tenant))
+        reader = await services.runs.start(text_run(body, resume.tenant))
     except Unavailable as error:
         if wants_events(request):
             return retry_later(error)
@@ -138,14 +112,12 @@ def _from_query(request: Request, services: Services) -> StartRunRequest:
     return body
 
 
-async def _go_on(
-    run_id: str, request: Request, services: Services, tenant: str, resume: Resume
-) -> Response:
-    cursor = resume.cursor(run_id)
-    spec = await services.runs.find(run_id, tenant)
-    events = await services.runs.log.events(run_id) if cursor.after_seq >= 0 else []
+async def _go_on(run_id: str, resume: Resume) -> Response:
+    cursor, runs = resume.cursor(run_id), resume.services.runs
+    spec = await runs.find(run_id, resume.tenant)
+    events = await runs.log.events(run_id) if cursor.after_seq >= 0 else []
     encoder = TextEncoder(spec, (event for event in events if event.seq <= cursor.after_seq))
-    return await follow(services, request, run_id, tenant, cursor, lambda _reader: encoder.lines)
+    return await follow(resume, run_id, cursor, lambda _reader: encoder.lines)
 
 
 async def _run_dict(run_id: str, services: Services, tenant: str) -> dict[str, Any]:

@@ -87,11 +87,12 @@ async def _completion(spec: RunSpec, services: Services) -> dict[str, Any]:
 
 def _wanted_metadata(request: Request) -> frozenset[tuple[str, str]]:
     """`?metadata[key]=value`, any number of times up to as many as there can be."""
-    pairs = [
-        (match[1], value)
-        for name, value in request.query_params.multi_items()
-        if (match := _METADATA.fullmatch(name))
-    ]
+    pairs = []
+    for name, value in request.query_params.multi_items():
+        if match := _METADATA.fullmatch(name):
+            pairs.append((match[1], value))
+        elif value and name.startswith("metadata"):
+            raise InvalidRequest("a filter on metadata is metadata[name]=value", name)
     if len(pairs) > MAX_METADATA_PAIRS:
         raise InvalidRequest(f"at most {MAX_METADATA_PAIRS} pairs", "metadata")
     return frozenset(pairs)

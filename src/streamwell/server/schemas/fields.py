@@ -44,6 +44,8 @@ def _token_ids_as_ints(value: Any) -> Any:  # noqa: ANN401
     """JSON keys are strings; token ids are not."""
     if not isinstance(value, dict):
         return value
+    if len(value) > MAX_LOGIT_BIASES:
+        raise ValueError(f"at most {MAX_LOGIT_BIASES} token ids")
     if not all(isinstance(key, str) and _TOKEN_ID.fullmatch(key) for key in value):
         raise ValueError("keys must be token ids")
     return {int(key): bias for key, bias in value.items()}
@@ -60,12 +62,18 @@ Stop = Annotated[
     Annotated[list[StopText], Field(max_length=MAX_STOPS)] | None, BeforeValidator(_as_list)
 ]
 LogitBias = Annotated[
-    Annotated[dict[int, float], Field(max_length=MAX_LOGIT_BIASES), AfterValidator(_within_bias)]
-    | None,
+    Annotated[dict[int, float], AfterValidator(_within_bias)] | None,
     BeforeValidator(_token_ids_as_ints),
 ]
 TokenCount = Annotated[int, Field(ge=1, le=MAX_INT32)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
+
+
+def _few_pairs(value: Any) -> Any:  # noqa: ANN401
+    """Before all else, for each wrong one of a million pairs would be an error of its own."""
+    if isinstance(value, dict) and len(value) > MAX_METADATA_PAIRS:
+        raise ValueError(f"at most {MAX_METADATA_PAIRS} pairs")
+    return value
 
 
 Metadata = (
@@ -74,7 +82,7 @@ Metadata = (
             Annotated[str, Field(max_length=MAX_METADATA_KEY_CHARS)],
             Annotated[str, Field(max_length=MAX_METADATA_VALUE_CHARS)],
         ],
-        Field(max_length=MAX_METADATA_PAIRS),
+        BeforeValidator(_few_pairs),
     ]
     | None
 )

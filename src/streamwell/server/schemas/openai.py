@@ -47,11 +47,14 @@ class ChatRequest(GenerationRequest):
 
 
 def _as_prompts(value: Any) -> Any:  # noqa: ANN401 - a validator takes whatever was sent
-    """One text, one list of ids, or a list of either, as a list."""
+    """One text, one list of ids, or a list of either, as a list.
+
+    An empty text stays: whether there is anything in it, the tokenizer decides.
+    """
     is_ids = isinstance(value, list) and bool(value) and _is_id(value[0])
     prompts = [value] if is_ids or isinstance(value, str) else value
-    if not isinstance(prompts, list) or "" in prompts:
-        raise ValueError("must be text or token ids, and not empty")
+    if not isinstance(prompts, list):
+        raise ValueError("must be text or token ids")  # noqa: TRY004 - pydantic's own
     if len(prompts) > MAX_PROMPTS:
         raise ValueError(f"at most {MAX_PROMPTS} prompts")
     if not all(_is_prompt(prompt) for prompt in prompts):
@@ -68,7 +71,7 @@ def _is_prompt(value: object) -> bool:
         if len(value) > MAX_PROMPT_IDS:
             raise ValueError(f"at most {MAX_PROMPT_IDS} token ids")
         return bool(value) and all(_is_id(item) for item in value)
-    return isinstance(value, str) and bool(value)
+    return isinstance(value, str)
 
 
 class CompletionRequest(GenerationRequest):

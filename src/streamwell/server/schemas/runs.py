@@ -19,9 +19,10 @@ class StartRunRequest(GenerationRequest):
     prompt: str | None = None
     #: The prompt is continued as it is, without the model's chat template.
     raw: bool = False
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)] | None = (
-        None
-    )
+    messages: (
+        Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
+        | None
+    ) = None
 
     @model_validator(mode="after")
     def _has_one_prompt(self) -> Self:
