@@ -152,11 +152,41 @@ def test_an_empty_conversation_is_refused(encoder: PromptEncoder) -> None:
     ],
 )
 def test_a_hostile_template_stays_in_its_sandbox(tmp_path: Path, expression: str) -> None:
-    """Templates come with models: they reach no Python internals and change nothing."""
-    encoder = PromptEncoder.load(save_tokenizer(tmp_path, "{{ " + expression + " }}"))
+    """Templates come with models: one that reaches for Python's internals is not even loaded."""
+    with pytest.raises(LoadError, match="safe"):
+        PromptEncoder.load(save_tokenizer(tmp_path, "{{ " + expression + " }}"))
 
-    with pytest.raises(InvalidRequest, match="safe"):
-        encoder.encode_chat([HELLO])
+
+def test_a_template_may_turn_hostile_later(tmp_path: Path) -> None:
+    """What no trial shows is refused when it comes, and others are served."""
+    attempt = "{% if 'now' in messages[0].content %}{{ ().__class__.__mro__ }}{% endif %}"
+    encoder = PromptEncoder.load(save_tokenizer(tmp_path, attempt + CHATML))
+
+    with pytest.raises(InvalidRequest, match=r"stopped: .*'__class__' .* unsafe") as caught:
+        encoder.encode_chat([Message("user", "now")])
+    assert "messages" == caught.value.param
+    assert encoder.encode_chat([HELLO])
+
+
+def test_a_text_that_the_tokenizer_fails_on_is_refused(tmp_path: Path) -> None:
+    """A pattern that a text sends round in circles costs its caller an error, and nobody else."""
+    save_tokenizer(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    split = {"type": "Split", "pattern": {"Regex": "((ab)+)+$"}, "behavior": "Isolated"}
+    both = [split | {"invert": False}, tokenizer["pre_tokenizer"]]
+    tokenizer["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": both}
+    path.write_text(json.dumps(tokenizer))
+    encoder = PromptEncoder.load(tmp_path)
+    before = encoder.encode_text("abc")
+
+    with pytest.raises(InvalidRequest, match="fails on this text") as in_text:
+        encoder.encode_text("ab" * 50 + "!")
+    with pytest.raises(InvalidRequest, match="fails on this text") as in_chat:
+        encoder.encode_chat([Message("user", "ab" * 50 + "!")])
+
+    assert ("prompt", "messages") == (in_text.value.param, in_chat.value.param)
+    assert before == encoder.encode_text("abc")
 
 
 def test_half_a_surrogate_pair_is_refused(encoder: PromptEncoder) -> None:

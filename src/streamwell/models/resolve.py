@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from streamwell.core.errors import LoadError
 from streamwell.models import brooklet_path
+from streamwell.models.small_files import check_sizes, read_object
 
 #: Fields of `generation_config.json` that stand in where a request is silent.
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+_MAX_SAMPLING = 1e6
 
 
 def resolve(name: str) -> Path:
@@ -52,7 +55,13 @@ def _download(repo_id: str) -> Path:
 def default_sampling(path: Path) -> Mapping[str, float]:
     """What the model's authors recommend for sampling; empty when they do not say."""
     try:
-        config = json.loads((path / "generation_config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        check_sizes(path)
+        config = read_object(path / "generation_config.json")
+    except (OSError, LoadError):  # if the file is damaged, the engine says so
         return {}
-    return {name: config[name] for name in _SAMPLING if isinstance(config.get(name), int | float)}
+    return {name: config[name] for name in _SAMPLING if _is_usable(config.get(name))}
+
+
+def _is_usable(value: object) -> bool:
+    """Beyond these no setting has a meaning, and some cannot be computed with."""
+    return isinstance(value, int | float) and math.isfinite(value) and 0 <= value <= _MAX_SAMPLING

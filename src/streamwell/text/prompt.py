@@ -2,8 +2,8 @@
 
 All that Streamwell does with a tokenizer happens here, through Transformers; the detokenizer only
 borrows `PromptEncoder.decode`. No lengths are checked and no defaults filled in here, and code from
-a model folder is never run: templates are rendered in Jinja's immutable sandbox, and remote code is
-refused.
+a model folder is never run unless it is trusted: the folder is looked at and its tokenizer tried
+out first, and templates are rendered in a process that can do no harm.
 
 Transformers is imported on the first load, since that takes a second. A folder with a
 `tokenizer.json` needs no more than its tokenizer base class, which leaves torch alone;
@@ -12,16 +12,30 @@ Transformers is imported on the first load, since that takes a second. A folder 
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
+
 from streamwell.core.errors import InvalidRequest, LoadError
 from streamwell.core.types import Message
+from streamwell.models.inspection import inspect_tokenizer
+from streamwell.text.chat_template import HarmfulTemplate, TemplateRenderer
+from streamwell.text.tokenizer_trial import tried_out
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+log = structlog.get_logger()
+
+#: The largest templates of real models have 30,000.
+_MAX_TEMPLATE_CHARS = 1 << 20
+#: Most templates render this; some want roles to take turns, and the user to come last.
+_SAMPLE = (Message("user", "Hello!"), Message("assistant", "Hi."), Message("user", "Bye."))
 
 
 class PromptEncoder:
@@ -38,24 +52,36 @@ class PromptEncoder:
         tokenizer.encode("")
         self._tokenizer = tokenizer
         self._decode = _plain_decode(tokenizer)
+        self._template = _chat_template(tokenizer)
+        self._renderer = TemplateRenderer()
+        self._control_tokens = self._find_control_tokens()
         #: One more than the largest id the tokenizer knows; a model may have more rows.
         self.vocab_size: int = 1 + max(tokenizer.get_vocab().values())
 
     @classmethod
-    def load(cls, path: Path) -> PromptEncoder:
-        """Load from a local model folder; the network is never asked.
+    def load(cls, path: Path, *, trust_remote_code: bool = False) -> PromptEncoder:
+        """Load from a local model folder, and try its chat template; the network is never asked.
 
         Raises:
-            LoadError: the folder has no tokenizer that can be read.
+            LoadError: the folder has no tokenizer that can be read, or one that could do harm.
         """
+        inspect_tokenizer(path, trust_remote_code=trust_remote_code)
         try:
-            return cls(_load_tokenizer(path))
-        except Exception as error:  # Rust tokenizers raise no narrower type
+            encoder = cls(_load_tokenizer(path, trust_remote_code=trust_remote_code))
+            encoder._try_template()
+        except LoadError:
+            raise
+        except HarmfulTemplate as error:
+            raise LoadError(f"{path}: {error}") from error
+        except BaseException as error:  # Rust tokenizers raise no narrower type
+            if not isinstance(error, Exception) and not _is_panic(error):
+                raise
             raise LoadError(f"No tokenizer could be loaded from {path}: {error}") from error
+        return encoder
 
     @property
     def has_chat_template(self) -> bool:
-        return bool(self._tokenizer.chat_template)
+        return self._template is not None
 
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         """The ids of a conversation, up to where the assistant's answer begins.
@@ -63,24 +89,29 @@ class PromptEncoder:
         Only the template writes control tokens: a `<|im_end|>` in a message is plain text.
 
         Raises:
-            InvalidRequest: there is no chat template, or it refuses these messages.
+            InvalidRequest: there is no chat template, it refuses these messages, or it takes too
+                much time or room for them.
         """
-        from jinja2 import TemplateError
+        from transformers.utils.chat_template_utils import encode_marked_chat, mark_control_tokens
 
-        if not self.has_chat_template:
+        if self._template is None:
             message = "This model has no chat template; it takes plain prompts only."
             raise InvalidRequest(message, param="messages")
+        if not messages:
+            raise InvalidRequest("An empty conversation has no answer.", param="messages")
         for index, item in enumerate(messages):
             _refuse_surrogates(item.content, param=f"messages.{index}.content")
-        try:
-            ids: list[int] = self._tokenizer.apply_chat_template(
-                [{"role": item.role, "content": item.content} for item in messages],
-                add_generation_prompt=True,
-                sanitize_control_tokens=True,
-                return_dict=False,
-            )
-        except (TemplateError, ValueError) as error:
-            raise InvalidRequest(str(error), param="messages") from error
+        said = [{"role": item.role, "content": item.content} for item in messages]
+        variables = {
+            **self._tokenizer.special_tokens_map,
+            "messages": mark_control_tokens(said, self._control_tokens),
+            "tools": None,
+            "documents": None,
+            "add_generation_prompt": True,
+        }
+        text = self._renderer.render(self._template, variables)
+        with _failures_refused("messages"):
+            ids: list[int] = encode_marked_chat(self._tokenizer, text)
         return ids
 
     def encode_text(self, text: str) -> list[int]:
@@ -92,26 +123,70 @@ class PromptEncoder:
             InvalidRequest: the text is not valid Unicode.
         """
         _refuse_surrogates(text, param="prompt")
-        ids: list[int] = self._tokenizer.encode(text)
+        with _failures_refused("prompt"):
+            ids: list[int] = self._tokenizer.encode(text)
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these ids as it is: without special tokens, and nothing tidied up."""
         return self._decode(ids)
 
+    def close(self) -> None:
+        """End the process that renders templates; it ends by itself, too, with the encoder."""
+        self._renderer.close()
 
-def _load_tokenizer(path: Path) -> PreTrainedTokenizerBase:
-    if not path.is_dir():
-        raise NotADirectoryError("there is no such folder")
+    def _find_control_tokens(self) -> re.Pattern[str]:
+        """What must not be typed: special tokens, and others that only the template is to write."""
+        named, literals = self._tokenizer.chat_control_tokens, ""
+        if self._template is not None and named is None:
+            with suppress(InvalidRequest):  # it will be told to who wants to chat
+                literals = self._renderer.literals(self._template)
+        tokens = [
+            token.content
+            for token in self._tokenizer.added_tokens_decoder.values()
+            if token.special
+            or token.content in (named or ())
+            or (token.content in literals and not token.content.isspace())
+        ]
+        longest_first = sorted(tokens, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+
+    def _try_template(self) -> None:
+        """Render a simple conversation; that it is refused is no reason not to serve plain prompts.
+
+        Raises:
+            HarmfulTemplate: it had to be stopped.
+        """
+        if self._template is None:
+            return
+        try:
+            self.encode_chat(_SAMPLE)
+        except HarmfulTemplate:
+            raise
+        except InvalidRequest as error:
+            log.warning("the chat template refuses a simple conversation", reason=str(error))
+
+
+def _load_tokenizer(path: Path, *, trust_remote_code: bool) -> PreTrainedTokenizerBase:
     # Lengths are checked elsewhere; without this Transformers logs a warning of its own.
     options = {"local_files_only": True, "model_max_length": sys.maxsize}
     if (path / "tokenizer.json").is_file():
-        from transformers import PreTrainedTokenizerFast
+        with tried_out(path / "tokenizer.json"):
+            from transformers import PreTrainedTokenizerFast  # which takes its time
 
         return PreTrainedTokenizerFast.from_pretrained(path, **options)
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(path, trust_remote_code=False, **options)
+    return AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code, **options)
+
+
+def _chat_template(tokenizer: PreTrainedTokenizerBase) -> str | None:
+    if not tokenizer.chat_template:
+        return None
+    template: str = tokenizer.get_chat_template()
+    if len(template) > _MAX_TEMPLATE_CHARS:
+        raise LoadError(f"the chat template has {len(template)} characters, which is too large")
+    return template
 
 
 def _plain_decode(tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[int]], str]:
@@ -129,3 +204,19 @@ def _refuse_surrogates(text: str, param: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidRequest("The text has half a surrogate pair in it.", param) from error
+
+
+@contextmanager
+def _failures_refused(param: str) -> Iterator[None]:
+    """What a tokenizer cannot encode is the caller's to know, and no reason to end a thread."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, ValueError) and not _is_panic(error):
+            raise
+        raise InvalidRequest(f"the tokenizer fails on this text: {error}", param) from error
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Panics of Rust code have a type that cannot be imported, and that is no `Exception`."""
+    return type(error).__name__ == "PanicException"

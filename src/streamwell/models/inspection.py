@@ -1,0 +1,98 @@
+"""Looks at a model folder before anything of it is loaded, and refuses what could do harm.
+
+A folder is hostile input: it may ask for code to be run, point out of itself, lie about sizes, or
+be damaged. Nothing is loaded here and no code of a folder runs; what passes is still loaded with
+care by who loads it. Rules: docs/operations.md, "Models from others".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from streamwell.core.errors import LoadError
+from streamwell.models.claims import check_claims, walk
+from streamwell.models.small_files import check_sizes, read_object
+from streamwell.models.weights import read_headers
+
+#: Fields that have Transformers run code of the folder, or fetch some: CVE-2026-4372 was one.
+_CODE = re.compile(r"auto_map|trust_remote_code|_?(attn|experts)_implementation(_internal)?")
+#: Fields of `generation_config.json` that are numbers, or nothing.
+_NUMBERS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_new_tokens")
+
+
+def inspect_model(path: Path, *, trust_remote_code: bool = False) -> None:
+    """Look at config, weights and generation settings of a folder; reads a few kB of most files.
+
+    Raises:
+        LoadError: says what is wrong, in which file.
+    """
+    _check_folder(path)
+    if (path / "adapter_config.json").exists():
+        raise LoadError(f"{path} holds an adapter (adapter_config.json), not a whole model")
+    config = read_object(path / "config.json")
+    _refuse_code(path / "config.json", config, trust_remote_code=trust_remote_code)
+    if "transformers_weights" in config:
+        raise LoadError(f"{path}/config.json names other weights in transformers_weights")
+    _check_generation(path / "generation_config.json", trust_remote_code=trust_remote_code)
+    check_claims(config, read_headers(path))
+
+
+def inspect_tokenizer(path: Path, *, trust_remote_code: bool = False) -> None:
+    """Look at the files of a folder from which a tokenizer is made.
+
+    Raises:
+        LoadError: says what is wrong, in which file.
+    """
+    _check_folder(path)
+    file = path / "tokenizer_config.json"
+    if file.exists():
+        config = read_object(file)
+        _refuse_code(file, config, trust_remote_code=trust_remote_code)
+        _check_added(file, config)
+
+
+def _check_folder(path: Path) -> None:
+    if not path.is_dir():
+        raise LoadError(f"there is no such folder: {path}")
+    check_sizes(path)
+
+
+def _refuse_code(file: Path, content: Mapping[str, Any], *, trust_remote_code: bool) -> None:
+    if trust_remote_code:
+        return
+    for where, name, value in walk(content):
+        if value and _CODE.fullmatch(name):
+            raise LoadError(
+                f"{file} asks for code to be run: {where} is {value!r:.120}. It is run only with "
+                "--trust-remote-code, and may then do all that you may do: read it first. If "
+                f"Transformers knows this family by itself, the model loads without {name}."
+            )
+
+
+#: Ids beyond this are none of any tokenizer; files may ask for one entry per id.
+_MAX_TOKEN_ID = 1 << 24
+
+
+def _check_added(file: Path, config: Mapping[str, Any]) -> None:
+    added = config.get("added_tokens_decoder") or {}
+    if not isinstance(added, dict):
+        raise LoadError(f"{file}: added_tokens_decoder is no object")
+    for token_id in added:
+        if not (token_id.isdecimal() and len(token_id) < 10 and int(token_id) < _MAX_TOKEN_ID):
+            raise LoadError(f"{file}: {token_id!r:.40} in added_tokens_decoder is no token id")
+
+
+def _check_generation(file: Path, *, trust_remote_code: bool) -> None:
+    if not file.exists():
+        return
+    config = read_object(file)
+    _refuse_code(file, config, trust_remote_code=trust_remote_code)
+    for name in _NUMBERS:
+        value = config.get(name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (is_number and math.isfinite(value)):
+            raise LoadError(f"{file}: {name} is {value!r:.40}, not a number")

@@ -1,0 +1,94 @@
+"""Which files of a model folder hold its weights, and what they say of them.
+
+Safetensors only: what `torch.load` reads is a program (pickle), and stays unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from streamwell.core.errors import LoadError
+from streamwell.models.safetensors_header import TensorInfo, read_header
+from streamwell.models.small_files import read_object
+
+_INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
+_PICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".msgpack", ".h5")
+#: The largest models have some 200 files.
+_MAX_FILES = 4096
+#: Numbers of a model that are not saved, such as tables of positions.
+_COMPUTED = 1 << 26
+
+
+def weight_files(path: Path) -> list[Path]:
+    """The files that the index names, if there is one: some folders hold the weights twice.
+
+    Raises:
+        LoadError: there are none, or the index names what is no safetensors file of the folder.
+    """
+    if (path / _INDEX).is_file():
+        return [path / name for name in sorted(set(_weight_map(path).values()))]
+    if (path / _SINGLE).is_file():
+        return [path / _SINGLE]
+    pickled = sorted(file.name for file in path.iterdir() if file.suffix in _PICKLED)
+    hint = (
+        f": {pickled[0]} may be a pickle, which runs code when it is loaded, and is never read; "
+        "save the model with safetensors"
+        if pickled
+        else ""
+    )
+    raise LoadError(f"{path} has no safetensors files{hint}")
+
+
+def read_headers(path: Path) -> dict[str, TensorInfo]:
+    """All tensors of a model by name; the files are checked, the tensors not read.
+
+    Raises:
+        LoadError: a file is missing, is damaged, or says what cannot be.
+    """
+    files = weight_files(path)
+    tensors: dict[str, TensorInfo] = {}
+    for file in files:
+        found = read_header(file)
+        if twice := sorted(tensors.keys() & found.keys()):
+            raise LoadError(f"{file} has the tensor {twice[0]!r}, which another file has too")
+        tensors |= found
+    if (path / _INDEX).is_file():
+        _check_index(path, tensors)
+        if (path / _SINGLE).is_file():
+            read_header(path / _SINGLE)  # Transformers would take this one
+    return tensors
+
+
+def max_elements(path: Path, *, is_quantized: bool) -> int:
+    """The most numbers that an honest model can be made of, given these weights.
+
+    Some are there twice in memory, and some tables are computed; quantised ones take a bit or more.
+    """
+    tensors = read_headers(path).values()
+    if is_quantized:
+        return _COMPUTED + 8 * sum(tensor.end - tensor.begin for tensor in tensors)
+    return _COMPUTED + 2 * sum(tensor.num_elements for tensor in tensors)
+
+
+def _weight_map(path: Path) -> Mapping[str, str]:
+    """Which file each tensor is in, by the index."""
+    file = path / _INDEX
+    weight_map = read_object(file).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise LoadError(f"{file} has no weight_map")
+    names = {name if isinstance(name, str) else repr(name) for name in weight_map.values()}
+    for name in sorted(names):
+        if Path(name).name != name or not name.endswith(".safetensors"):
+            raise LoadError(f"{file} names {name!r:.80}, which is no safetensors file beside it")
+    if len(names) > _MAX_FILES:
+        raise LoadError(f"{file} names {len(names)} files, more than {_MAX_FILES}")
+    return weight_map
+
+
+def _check_index(path: Path, tensors: Mapping[str, TensorInfo]) -> None:
+    if missing := sorted(_weight_map(path).keys() - tensors.keys()):
+        raise LoadError(
+            f"{path / _INDEX} promises {len(missing)} tensors that its files lack, among them "
+            f"{missing[0]!r:.80}"
+        )
