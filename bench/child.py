@@ -78,10 +78,11 @@ def command_of(name: str, folder: Path, precision: str, num_threads: int) -> tup
 
 
 def main() -> None:
-    from bench.contenders import CONTENDERS
+    from bench.contenders import CONTENDERS, PLAIN_PATH, plain_path
 
     name, folder, precision, num_threads = sys.argv[1:]
-    answer_requests(lambda: CONTENDERS[name](Path(folder), precision, int(num_threads)))
+    make = {**CONTENDERS, PLAIN_PATH: plain_path}[name]
+    answer_requests(lambda: make(Path(folder), precision, int(num_threads)))
 
 
 if __name__ == "__main__":

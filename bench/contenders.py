@@ -73,9 +73,10 @@ class Streamwell:
             max_num_batched_tokens=defaults.max_num_batched_tokens,
             max_model_len=model.info.max_model_len,
             eos_token_ids=model.eos_token_ids,
+            max_input_len=model.info.max_input_len or 0,
             enable_prefix_caching=False,
         )
-        self._loop = EngineLoop(scheduler, model.runner, pool)
+        self._loop = EngineLoop(scheduler, model.runner, pool, start_ids=model.info.start_ids)
 
     def run(self, prompts: Sequence[Sequence[int]], max_tokens: int) -> Trace:
         sampling = SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
@@ -190,9 +191,16 @@ class ContinuousBatching:
             yield manager
 
 
+def plain_path(folder: Path, precision: str, num_threads: int) -> Streamwell:
+    """Our engine on Transformers' modelling code."""
+    return Streamwell(folder, precision, num_threads, Settings(model_impl="transformers"))
+
+
 #: By the name that the tables give them; the first is the one that the others are held against.
 CONTENDERS: dict[str, Callable[[Path, str, int], Contender]] = {
     "streamwell": Streamwell,
     "generate": Generate,
     "continuous batching": ContinuousBatching,
 }
+#: Only `bench.families` compares with it.
+PLAIN_PATH = "plain path"

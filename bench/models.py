@@ -14,10 +14,10 @@ import argparse
 import shutil
 import sysconfig
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from bench.shapes import SHAPES, Shape
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -30,81 +30,6 @@ CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A decoder's dimensions, under Transformers' names."""
-
-    model_type: str
-    tokenizer_size: int
-    config: Mapping[str, int | float]
-
-
-SHAPES = {
-    # Qwen2.5-0.5B, 494 M parameters
-    "qwen05": Shape(
-        "qwen2",
-        16000,
-        {
-            "vocab_size": 151936,
-            "hidden_size": 896,
-            "intermediate_size": 4864,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 14,
-            "num_key_value_heads": 2,
-            "max_position_embeddings": 32768,
-            "rms_norm_eps": 1e-6,
-            "rope_theta": 1e6,
-        },
-    ),
-    # Qwen2.5-1.5B
-    "qwen15": Shape(
-        "qwen2",
-        16000,
-        {
-            "vocab_size": 151936,
-            "hidden_size": 1536,
-            "intermediate_size": 8960,
-            "num_hidden_layers": 28,
-            "num_attention_heads": 12,
-            "num_key_value_heads": 2,
-            "max_position_embeddings": 32768,
-            "rms_norm_eps": 1e-6,
-            "rope_theta": 1e6,
-        },
-    ),
-    # SmolLM-135M
-    "smol135": Shape(
-        "llama",
-        16000,
-        {
-            "vocab_size": 49152,
-            "hidden_size": 576,
-            "intermediate_size": 1536,
-            "num_hidden_layers": 30,
-            "num_attention_heads": 9,
-            "num_key_value_heads": 3,
-            "max_position_embeddings": 8192,
-            "rms_norm_eps": 1e-5,
-            "rope_theta": 1e5,
-        },
-    ),
-    # for trying the benchmarks themselves; its figures mean nothing
-    "tiny": Shape(
-        "llama",
-        2000,
-        {
-            "vocab_size": 2048,
-            "hidden_size": 64,
-            "intermediate_size": 128,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "max_position_embeddings": 2048,
-        },
-    ),
-}
 
 
 def model_folder(name: str) -> Path:

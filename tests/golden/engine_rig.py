@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
 import torch
+from tiny_models import VOCAB_SIZE
 from transformers import AutoModelForCausalLM
 
 from streamwell.core.types import FinishReason, GenerateRequest, SamplingParams
@@ -80,10 +81,13 @@ class EngineRig:
             max_num_batched_tokens=budget,
             max_model_len=MAX_MODEL_LEN,
             eos_token_ids=model.eos_token_ids,
+            max_input_len=model.info.max_input_len or 0,
             enable_prefix_caching=enable_prefix_caching,
             speculative_ngram=speculative_ngram,
         )
-        self.loop = EngineLoop(self.scheduler, model.runner, self.pool)
+        self.loop = EngineLoop(
+            self.scheduler, model.runner, self.pool, start_ids=model.info.start_ids
+        )
 
     def serve(
         self, requests: list[GenerateRequest], *, arrivals: Random | None = None
@@ -121,6 +125,25 @@ def make_requests(vocab_size: int, *, count: int = 16, seed: int = 0) -> list[Ge
         sampling = SamplingParams(max_tokens=max_tokens, min_tokens=min_tokens, temperature=0.0)
         requests.append(GenerateRequest(request_id=f"r{i}", prompt_ids=prompt, sampling=sampling))
     return requests
+
+
+def shared_beginnings() -> list[GenerateRequest]:
+    """Prompts with beginnings in common, cut within blocks and at their ends."""
+    rng = Random(5)
+    text = [rng.randrange(3, VOCAB_SIZE) for _ in range(40)]
+    requests = []
+    for i, request in enumerate(make_requests(VOCAB_SIZE)):
+        kept = text[: 3 * i % 37]
+        requests.append(replace(request, prompt_ids=(*kept, *request.prompt_ids)[:44]))
+    return requests
+
+
+@torch.inference_mode()
+def reference_logits(folder: Path, prompt_ids: tuple[int, ...]) -> torch.Tensor:
+    """Transformers' logits `[len(prompt_ids), vocab_size]` of a prompt."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    logits: torch.Tensor = model(torch.tensor([prompt_ids])).logits[0]
+    return logits
 
 
 def reference_tokens(folder: Path, requests: list[GenerateRequest]) -> dict[str, list[int]]:

@@ -41,7 +41,7 @@ def test_compiled_layers_give_the_same_tokens(
     """In a crowd, with preemption; no step compiles anything, and the code is kept on disk."""
     # else it compiles a program for each instruction set first, which takes longer than the model
     monkeypatch.setattr(importlib.import_module("torch._inductor.config").cpp, "vec_isa_ok", True)
-    folder = build("llama", tmp_path)
+    folder = build("gemma3", tmp_path)  # it has layers of two kinds
     requests = make_requests(300)
     eager = EngineRig(load_model(folder, "torch"), pool_tokens=80, budget=11)
     model = load_model(folder, compile_layers=True)
@@ -78,7 +78,8 @@ def test_a_compiler_that_fails_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "model_impl"), [("gemma2", "auto"), ("llama", "native"), ("llama", "transformers")]
+    ("name", "model_impl"),
+    [("opt", "auto"), ("mixtral", "auto"), ("llama", "native"), ("llama", "transformers")],
 )
 def test_only_our_pytorch_code_is_compiled(tmp_path: Path, name: str, model_impl: str) -> None:
     """Other code is refused when it turns out that it would run the model."""

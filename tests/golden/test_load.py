@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from tiny_models import build
 
 from streamwell.core.errors import LoadError
+from streamwell.engine.families import max_positions
 
 pytestmark = pytest.mark.slow
 
@@ -90,11 +91,27 @@ def test_a_damaged_folder_is_refused(
 
 
 def test_attention_that_we_lack_is_refused(tmp_path: Path) -> None:
-    """Gemma 2 caps its attention scores; serving it without would be serving it wrongly."""
-    folder = build("gemma2", tmp_path)
+    """GPT-OSS has sinks in its attention; serving it without would be serving it wrongly."""
+    folder = build("gpt-oss", tmp_path)
 
-    with pytest.raises(LoadError, match="softcap"):
+    with pytest.raises(LoadError, match="s_aux"):
         load_model(folder)
+
+
+def test_attention_that_cannot_be_replaced_is_refused(tmp_path: Path) -> None:
+    """Falcon's code in Transformers has attention of its own; our decoder runs it all the same."""
+    folder = build("falcon", tmp_path)
+
+    with pytest.raises(LoadError, match="its attention cannot be replaced"):
+        load_model(folder, "transformers")
+    assert "torch" == load_model(folder).info.implementation
+
+
+def test_positions_that_a_model_lacks_are_not_offered(tmp_path: Path) -> None:
+    """GPT-2 calls them otherwise, and LongRoPE turns otherwise beyond the original context."""
+    for name, end in {"gpt2": 128, "phi3-longrope": 64, "opt": 128}.items():
+        folder = build(name, tmp_path / name)
+        assert end == max_positions(json.loads((folder / "config.json").read_text()))
 
 
 def test_a_context_over_the_trained_one_is_refused(tmp_path: Path) -> None:

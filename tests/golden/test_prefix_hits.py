@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
-from engine_rig import BLOCK_SIZE, EngineRig, make_requests, reference_tokens
-from tiny_models import VOCAB_SIZE
+from engine_rig import BLOCK_SIZE, EngineRig, reference_tokens, shared_beginnings
 
 from streamwell.core.types import GenerateRequest, SamplingParams
 from streamwell.engine.loader import LoadedModel
@@ -18,14 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def requests_() -> list[GenerateRequest]:
-    """Prompts with beginnings in common, cut within blocks and at their ends."""
-    rng = Random(5)
-    text = [rng.randrange(3, VOCAB_SIZE) for _ in range(40)]
-    requests = []
-    for i, request in enumerate(make_requests(VOCAB_SIZE)):
-        kept = text[: 3 * i % 37]
-        requests.append(replace(request, prompt_ids=(*kept, *request.prompt_ids)[:44]))
-    return requests
+    return shared_beginnings()
 
 
 @pytest.fixture(scope="module")

@@ -150,7 +150,7 @@ def test_the_try_out_leaves_nothing_in_the_cache(folder: Path) -> None:
     assert isinstance(model, NativeDecoder)
 
     floats = (loaded.info.num_blocks + 1) * BLOCK_SIZE * 2 * 16  # two heads of 16
-    for keys, values in model._cache:
+    for keys, values in model.cache:
         assert floats == keys.size == values.size
         assert not keys.any()
         assert not values.any()

@@ -9,12 +9,31 @@ from typing import Any
 import torch
 from transformers import (
     AutoModelForCausalLM,
+    Cohere2Config,
+    DeepseekV3Config,
+    Exaone4Config,
+    FalconConfig,
     Gemma2Config,
+    Gemma3TextConfig,
+    GemmaConfig,
+    GPT2Config,
+    GPTNeoXConfig,
+    GptOssConfig,
+    GraniteConfig,
     LlamaConfig,
     MistralConfig,
+    MixtralConfig,
+    Olmo2Config,
+    OPTConfig,
+    Phi3Config,
+    PhiConfig,
     PreTrainedConfig,
     Qwen2Config,
+    Qwen2MoeConfig,
     Qwen3Config,
+    Qwen3MoeConfig,
+    SmolLM3Config,
+    Starcoder2Config,
 )
 
 from streamwell.models import brooklet_path
@@ -50,6 +69,25 @@ _LLAMA3_ROPE = {
     "original_max_position_embeddings": 32,
 }
 
+_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+_LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0, 1.5, 2.0, 2.5, 3.0, 3.5],
+    "long_factor": [4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+    "partial_rotary_factor": 0.75,
+}
+_EXPERTS: dict[str, Any] = {
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "norm_topk_prob": True,
+}
+
 CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
     "llama": _config(LlamaConfig),
     "llama-biases-tied": _config(
@@ -61,15 +99,97 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
         rope_parameters={"rope_type": "default", "rope_theta": 500.0},
     ),
     "llama3-rope": _config(LlamaConfig, rope_parameters=_LLAMA3_ROPE),
+    "llama-linear-rope": _config(
+        LlamaConfig,
+        rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 3.0},
+    ),
     "qwen2": _config(Qwen2Config, num_key_value_heads=1),
     "qwen2-window": _config(
         Qwen2Config, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1
     ),
     "qwen3-tied": _config(Qwen3Config, head_dim=32, tie_word_embeddings=True),
     "qwen3-odd": _config(Qwen3Config, head_dim=24),
+    "qwen2-moe": _config(
+        Qwen2MoeConfig,
+        **_EXPERTS,
+        num_experts=4,
+        shared_expert_intermediate_size=48,
+        use_sliding_window=True,
+        sliding_window=WINDOW,
+        num_hidden_layers=3,
+        mlp_only_layers=[1],
+    ),
+    "qwen3-moe": _config(
+        Qwen3MoeConfig, **_EXPERTS, num_experts=6, head_dim=16, decoder_sparse_step=2
+    ),
     "mistral-window": _config(MistralConfig, sliding_window=WINDOW),
     "mistral-no-window": _config(MistralConfig, sliding_window=None),
-    "gemma2": _config(Gemma2Config, head_dim=16, query_pre_attn_scalar=16),
+    "mixtral": _config(MixtralConfig, num_local_experts=4),
+    "gemma": _config(GemmaConfig, head_dim=32),
+    "gemma2": _config(
+        Gemma2Config,
+        head_dim=16,
+        query_pre_attn_scalar=20,
+        sliding_window=WINDOW,
+        # low enough to matter, with these weights
+        attn_logit_softcapping=3.0,
+        final_logit_softcapping=2.0,
+    ),
+    "gemma3": _config(
+        Gemma3TextConfig,
+        head_dim=16,
+        query_pre_attn_scalar=20,
+        sliding_window=WINDOW,
+        num_hidden_layers=3,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters={
+            "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        },
+    ),
+    "phi": _config(PhiConfig, qk_layernorm=True),
+    "phi3-window": _config(Phi3Config, sliding_window=WINDOW),
+    "phi3-longrope": _config(
+        Phi3Config,
+        rope_parameters=_LONGROPE,
+        original_max_position_embeddings=64,
+    ),
+    "olmo2": _config(Olmo2Config),
+    "gpt2": _config(GPT2Config),
+    "gpt-neox": _config(GPTNeoXConfig),
+    "gpt-neox-in-a-row": _config(GPTNeoXConfig, use_parallel_residual=False, rotary_pct=0.5),
+    "falcon": _config(FalconConfig),
+    "falcon-groups": _config(FalconConfig, new_decoder_architecture=True, num_kv_heads=2),
+    "falcon-in-a-row": _config(FalconConfig, parallel_attn=False, multi_query=False, bias=True),
+    "starcoder2": _config(Starcoder2Config, sliding_window=WINDOW),
+    "granite": _config(
+        GraniteConfig,
+        embedding_multiplier=3.0,
+        residual_multiplier=0.4,
+        attention_multiplier=0.2,
+        logits_scaling=5.0,
+    ),
+    "smollm3": _config(SmolLM3Config, num_hidden_layers=4),
+    # what our decoders do not know
+    "llama-yarn": _config(LlamaConfig, rope_parameters=_YARN),
+    "cohere2": _config(Cohere2Config, sliding_window=WINDOW, num_hidden_layers=4),
+    "exaone4": _config(Exaone4Config, sliding_window=WINDOW, num_hidden_layers=4),
+    "opt": _config(OPTConfig),
+    "deepseek-v3": _config(
+        DeepseekV3Config,
+        n_routed_experts=4,
+        num_experts_per_tok=2,
+        n_group=1,
+        topk_group=1,
+        moe_intermediate_size=32,
+        q_lora_rank=None,
+        kv_lora_rank=16,
+        qk_rope_head_dim=8,
+        qk_nope_head_dim=8,
+        v_head_dim=16,
+    ),
+    # what nothing here can serve
+    "gpt-oss": _config(GptOssConfig, head_dim=16, num_local_experts=4, num_experts_per_tok=2),
 }
 
 
@@ -78,9 +198,10 @@ def build(name: str, folder: Path) -> Path:
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(CONFIGS[name]())
     with torch.no_grad():
-        for parameter in model.parameters():
+        for name, parameter in model.named_parameters():
             # large, and biases and norms too, so that a mistake anywhere shows in the tokens
-            torch.nn.init.normal_(parameter, mean=float(parameter.dim() == 1), std=0.2)
+            is_norm = parameter.dim() == 1 and not name.endswith("bias")
+            torch.nn.init.normal_(parameter, mean=float(is_norm), std=0.2)
     model.save_pretrained(folder)
     return folder
 

@@ -32,6 +32,15 @@ def with_prompt(
     return Sequence(request_id, list(prompt), sampling, priority, cache_salt)
 
 
+def with_encoder(
+    request_id: str, num_input_tokens: int, num_tokens: int = 1, max_tokens: int = 8
+) -> Sequence:
+    """A sequence whose decoder goes on after `num_tokens` tokens."""
+    seq = with_prompt(request_id, range(num_tokens), max_tokens)
+    seq.encoder_ids = tuple(range(num_input_tokens))
+    return seq
+
+
 class Bench:
     """A scheduler over a pool of blocks of four tokens."""
 
@@ -43,6 +52,7 @@ class Bench:
         max_num_seqs: int = 8,
         max_num_batched_tokens: int = 64,
         max_model_len: int = 32,
+        max_input_len: int = 0,
         enable_prefix_caching: bool = True,
         speculative_ngram: int = 0,
     ) -> None:
@@ -53,6 +63,7 @@ class Bench:
             max_num_batched_tokens=max_num_batched_tokens,
             max_model_len=max_model_len,
             eos_token_ids=frozenset({EOS}),
+            max_input_len=max_input_len,
             enable_prefix_caching=enable_prefix_caching,
             speculative_ngram=speculative_ngram,
         )

@@ -10,7 +10,7 @@ import torch
 
 from streamwell.core.types import SamplingParams
 from streamwell.engine.block import LeanDecoder
-from streamwell.engine.families import DecoderSpec
+from streamwell.engine.families import DecoderSpec, Rope
 from streamwell.engine.sequence import Chunk, Sequence
 from streamwell.engine.torch_model import TorchModel
 
@@ -29,10 +29,10 @@ def decoder(window: int | None) -> LeanDecoder:
         num_kv_heads=2,
         head_dim=8,
         norm_eps=1e-6,
-        rope_theta=10000.0,
         max_position_embeddings=64,
         tie_word_embeddings=True,
         windows=(window,),
+        ropes=(Rope(theta=10000.0, dim=8),),
     )
     weights = {"model.embed_tokens": tensor(VOCABULARY, HIDDEN), "model.norm": tensor(HIDDEN)}
     weights |= {

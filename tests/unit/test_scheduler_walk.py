@@ -15,7 +15,7 @@ from streamwell.engine.sequence import Chunk, Sampled, Sequence, SequenceOutput,
 
 NUM_WALKS, STEPS_PER_WALK = 20, 500
 EOS, STOP_ID, VOCAB_SIZE = 2, 3, 40
-BLOCK_SIZE, MAX_MODEL_LEN = 4, 48
+BLOCK_SIZE, MAX_MODEL_LEN, MAX_INPUT_LEN = 4, 48, 20
 
 
 @dataclass(slots=True, eq=False)
@@ -36,13 +36,24 @@ class Account:
         return bool(self.seq.block_ids)
 
     @property
+    def num_unread(self) -> int:
+        """Tokens that its encoder has not read."""
+        return 0 if self.num_computed else len(self.seq.encoder_ids)
+
+    @property
     def need(self) -> int:
-        return len(self.prompt) + len(self.tokens) - self.num_computed
+        return len(self.prompt) + len(self.tokens) - self.num_computed + self.num_unread
+
+    @property
+    def least(self) -> int:
+        """An encoder reads all, and its decoder computes a token at once."""
+        return self.num_unread + 1
 
     def has_beginning_of(self, other: Account) -> bool:
         """Their first blocks are the same, so one of them may wait for the other."""
         mine, its = (a.seq.token_ids[:BLOCK_SIZE] for a in (self, other))
-        return mine == its and self.seq.cache_salt == other.seq.cache_salt
+        is_shared = not self.seq.encoder_ids and self.seq.cache_salt == other.seq.cache_salt
+        return is_shared and mine == its
 
     def expected_reason(self) -> FinishReason | None:
         """Told from the tokens alone."""
@@ -57,18 +68,20 @@ class Account:
 class Walk:
     """Adds, aborts and steps at random; every rule is checked after every step."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, max_input_len: int) -> None:
         self.rng = Random(seed)
+        self.max_input_len = max_input_len
         self.max_num_seqs = self.rng.randint(2, 8)
         self.budget = self.rng.choice([self.max_num_seqs, 12, 24, 100])
         self.guesses = seed % 2 == 1
-        self.pool = BlockPool(self.rng.randint(12, 22), BLOCK_SIZE)
+        self.pool = BlockPool(self.rng.randint(12, 22) + max_input_len // 2, BLOCK_SIZE)
         self.scheduler = Scheduler(
             self.pool,
             max_num_seqs=self.max_num_seqs,
             max_num_batched_tokens=self.budget,
             max_model_len=MAX_MODEL_LEN,
             eos_token_ids=frozenset({EOS}),
+            max_input_len=max_input_len,
             speculative_ngram=3 if self.guesses else 0,
         )
         self.cache = FakeCache(BLOCK_SIZE)
@@ -92,8 +105,15 @@ class Walk:
                 presence_penalty=rng.choice([0.0, 0.0, 1.0]),
             )
             seq = Sequence(f"r{self.num_added}", list(prompt), sampling, priority, salt)
+            seq.encoder_ids = self.encoder_ids()
             self.live[seq.request_id] = Account(seq, tuple(prompt))
             self.scheduler.add(seq)
+
+    def encoder_ids(self) -> tuple[int, ...]:
+        if not self.max_input_len:
+            return ()
+        length = self.rng.randint(1, self.max_input_len)
+        return tuple(self.rng.randrange(VOCAB_SIZE) for _ in range(length))
 
     def abort(self) -> None:
         if not self.live:
@@ -101,7 +121,7 @@ class Walk:
         account = self.live.pop(self.rng.choice(list(self.live)))
         self.num_aborted += 1
         assert self.scheduler.abort(account.seq.request_id)
-        assert [] == account.seq.block_ids
+        assert [] == account.seq.block_ids == account.seq.cross_block_ids
         self.scheduler.check_integrity()
 
     def step(self) -> None:
@@ -133,6 +153,8 @@ class Walk:
             start = account.num_computed = account.seq.num_computed_tokens
             assert start % BLOCK_SIZE == 0
             assert account.need >= 1
+            num_blocks = self.pool.blocks_for(len(account.seq.encoder_ids))
+            assert num_blocks == len(account.seq.cross_block_ids)
             if account.num_cached is None:
                 account.num_cached = start
         for waiting in (a for a in self.live.values() if not a.is_running):
@@ -142,20 +164,28 @@ class Walk:
 
     def check_fairness(self, step: Step, running: set[Account]) -> None:
         """Limits, decodes first, half for the first in rank, the short before the long."""
-        chosen = {self.live[chunk.seq.request_id]: chunk.num_tokens for chunk in step.chunks}
+        chosen = {self.live[chunk.seq.request_id]: chunk.cost for chunk in step.chunks}
         by_rank = sorted(running, key=lambda account: account.seq.rank)
         assert len(chosen) == len(step.chunks)
-        assert step.num_tokens <= self.budget
         assert self.scheduler.num_running == len(running) <= self.max_num_seqs
         assert self.scheduler.num_waiting == len(self.live) - len(running)
         assert by_rank[0] in chosen
         assert {account for account in running if account.need == 1} <= chosen.keys()
         prefills = [account for account in by_rank if account.need > 1]
-        left = self.budget - (len(by_rank) - len(prefills))
+        num_decodes = len(by_rank) - len(prefills)
+        left = self.budget - num_decodes
+        most = self.budget
         if prefills:
-            assert chosen[prefills[0]] >= min(prefills[0].need, left / 2)
-        if any(chosen.get(account, 0) < account.need for account in prefills):
-            assert self.budget == step.num_tokens
+            assert chosen[prefills[0]] >= min(prefills[0].need, max(left / 2, prefills[0].least))
+            most = max(most, num_decodes + prefills[0].least)
+        assert step.num_tokens <= most
+        for account in prefills:
+            given = chosen.get(account, 0)
+            assert given == 0 or given >= account.least
+            if given < account.need:  # nothing is left that it could use
+                assert self.budget - step.num_tokens < (1 if given else account.least)
+        if self.max_input_len:
+            return  # a short input may fit where a shorter prefix after a long one does not
         order = sorted(prefills[1:], key=lambda a: (a.seq.priority, a.need))
         gets = [chosen.get(account, 0) / account.need for account in order]
         assert gets == sorted(gets, reverse=True)
@@ -166,7 +196,8 @@ class Walk:
             account = self.live[chunk.seq.request_id]
             assert account.num_computed == chunk.start
             num_drafts = len(chunk.draft_ids)
-            assert 1 <= chunk.num_tokens - num_drafts <= account.need
+            assert account.least <= chunk.cost - num_drafts <= account.need
+            assert account.num_unread == len(chunk.encoder_ids)
             assert [*account.prompt, *account.tokens] == chunk.seq.token_ids
             assert not (num_drafts and account.seq.sampling.presence_penalty)
             account.num_computed = chunk.end - num_drafts
@@ -208,15 +239,16 @@ class Walk:
         assert expected == output
         if expected.finish_reason is not None:
             del self.live[output.request_id]
-            assert [] == account.seq.block_ids
+            assert [] == account.seq.block_ids == account.seq.cross_block_ids
             self.num_ended += 1
             self.num_resumed += account.num_preemptions > 0
 
 
+@pytest.mark.parametrize("max_input_len", [0, MAX_INPUT_LEN], ids=["decoders", "with encoders"])
 @pytest.mark.parametrize("seed", range(NUM_WALKS))
-def test_every_rule_holds_on_a_random_walk(seed: int) -> None:
+def test_every_rule_holds_on_a_random_walk(seed: int, max_input_len: int) -> None:
     """10,000 steps: fair, within limits, each request ends once, and no block is ever lost."""
-    walk = Walk(seed)
+    walk = Walk(seed, max_input_len)
     for _ in range(STEPS_PER_WALK):
         if walk.rng.random() < 0.13:
             walk.add()
@@ -228,7 +260,7 @@ def test_every_rule_holds_on_a_random_walk(seed: int) -> None:
 
     assert walk.num_added == walk.num_ended + walk.num_aborted
     assert walk.scheduler.num_preemptions > 0
-    assert walk.scheduler.num_hit_tokens > 0
+    assert (walk.scheduler.num_hit_tokens > 0) is (max_input_len == 0)
     assert (walk.scheduler.num_accepted_tokens > 0) is walk.guesses
     assert walk.num_resumed > 0
     assert 0 == walk.pool.num_used

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from streamwell.engine.families import DecoderSpec, check_shapes
+from streamwell.engine.families import DecoderSpec, Rope, check_shapes
 
 HIDDEN, INNER, VOCABULARY, HEADS, KV_HEADS, HEAD_DIM = 64, 96, 300, 4, 2, 16
 SPEC = DecoderSpec(
@@ -13,10 +16,10 @@ SPEC = DecoderSpec(
     num_kv_heads=KV_HEADS,
     head_dim=HEAD_DIM,
     norm_eps=1e-6,
-    rope_theta=10000.0,
     max_position_embeddings=128,
     tie_word_embeddings=False,
     windows=(None, None),
+    ropes=(Rope(theta=10000.0, dim=HEAD_DIM),) * 2,
 )
 
 
@@ -45,12 +48,57 @@ def sound_shapes() -> dict[str, tuple[int, ...]]:
 
 
 def test_sound_shapes_pass() -> None:
-    """With and without biases and head norms, which only some families have."""
+    """With and without biases, which only some families have."""
     shapes = sound_shapes()
     check_shapes(SPEC, shapes)
-    shapes["model.layers.1.self_attn.q_proj.bias"] = (HEADS * HEAD_DIM,)
-    shapes["model.layers.1.self_attn.k_norm.weight"] = (HEAD_DIM,)
+    shapes["model.layers.1.self_attn.o_proj.bias"] = (HIDDEN,)
     check_shapes(SPEC, shapes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "shapes"),
+    [
+        (
+            {"qk_norm": "head"},
+            {"self_attn.q_norm.weight": (HEAD_DIM,), "self_attn.k_norm.weight": (HEAD_DIM,)},
+        ),
+        (
+            {"qk_norm": "projection"},
+            {
+                "self_attn.q_norm.weight": (HEADS * HEAD_DIM,),
+                "self_attn.k_norm.weight": (KV_HEADS * HEAD_DIM,),
+            },
+        ),
+        (
+            {"norm_placement": "around"},
+            {
+                "post_self_attn_layernorm.weight": (HIDDEN,),
+                "post_mlp_layernorm.weight": (HIDDEN,),
+            },
+        ),
+    ],
+)
+def test_declared_norms_must_be_there(
+    changes: dict[str, Any], shapes: dict[str, tuple[int, ...]]
+) -> None:
+    """And of the size that the variation has; the same weights are not needed without it."""
+    spec = replace(SPEC, **changes)
+    norms = {f"model.layers.{i}.{name}": shape for i in range(2) for name, shape in shapes.items()}
+    check_shapes(spec, sound_shapes() | norms)
+    for name, (size,) in norms.items():
+        with pytest.raises(ValueError, match="shape"):
+            check_shapes(spec, sound_shapes() | norms | {name: (size + 1,)})
+        others = {key: shape for key, shape in norms.items() if key != name}
+        with pytest.raises(KeyError):
+            check_shapes(spec, sound_shapes() | others)
+
+
+def test_some_biases_of_what_becomes_one_layer_are_refused() -> None:
+    """One for queries but none for keys and values would be one of a wrong size."""
+    bias = {"model.layers.1.self_attn.q_proj.bias": (HEADS * HEAD_DIM,)}
+
+    with pytest.raises(ValueError, match="biases"):
+        check_shapes(SPEC, sound_shapes() | bias)
 
 
 @pytest.mark.parametrize("name", sorted(sound_shapes()))
@@ -78,11 +126,11 @@ def test_a_missing_weight_is_refused(name: str) -> None:
     ("name", "shape"),
     [
         ("model.layers.0.mlp.up_proj.bias", (INNER - 1,)),
-        ("model.layers.1.self_attn.q_norm.weight", (HEAD_DIM + 1,)),
+        ("model.layers.1.self_attn.o_proj.bias", (HIDDEN + 1,)),
         ("model.layers.0.self_attn.q_proj.weight", (HEADS * HEAD_DIM * HIDDEN,)),
     ],
 )
 def test_what_is_optional_must_fit_too(name: str, shape: tuple[int, ...]) -> None:
-    """Biases and head norms of another size, and a weight of another number of dimensions."""
+    """Biases of another size, and a weight of another number of dimensions."""
     with pytest.raises(ValueError, match="shape"):
         check_shapes(SPEC, sound_shapes() | {name: shape})

@@ -249,6 +249,7 @@ class EngineStatus:
 class EngineInfo:
     """What a loaded engine is."""
 
+    #: Tokens of a prompt and its answer; of an encoder-decoder, of the answer with `start_ids`.
     max_model_len: int
     vocab_size: int
     num_blocks: int
@@ -259,6 +260,25 @@ class EngineInfo:
     implementation: str = ""
     quantization: str = "none"
     warnings: tuple[str, ...] = ()
+    #: What the answers of an encoder-decoder begin with, unseen; empty for decoders.
+    start_ids: tuple[int, ...] = ()
+    #: The most tokens that its encoder reads; `None` for decoders.
+    max_input_len: int | None = None
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        """A prompt is read by an encoder: it takes no room from the answer."""
+        return self.max_input_len is not None
+
+    @property
+    def max_prompt_len(self) -> int:
+        """The most tokens of a prompt that leave room for an answer."""
+        return self.max_model_len - 1 if self.max_input_len is None else self.max_input_len
+
+    def max_new_tokens(self, num_prompt_tokens: int) -> int:
+        """The most tokens that can answer a prompt of this length."""
+        num_taken = len(self.start_ids) if self.is_encoder_decoder else num_prompt_tokens
+        return self.max_model_len - num_taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

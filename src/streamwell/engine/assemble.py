@@ -2,42 +2,41 @@
 
 On a CPU that computes in float32 the native decoder runs the families that `families` knows
 completely; else, or where the helper fails, the lean one in PyTorch does; everything else runs on
-Transformers' own code. Nothing in a model folder is executed.
+Transformers' own code. Nothing in a model folder is executed unless it is trusted.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 
 from streamwell.core.errors import LoadError
 from streamwell.engine.block import EAGER, LeanDecoder
+from streamwell.engine.checkpoint import Report, read_weights
 from streamwell.engine.compiled import compiled_halves, warm_up
-from streamwell.engine.families import DecoderSpec, check_shapes, describe
+from streamwell.engine.families import (
+    DecoderSpec,
+    canonical_weights,
+    check_shapes,
+    describe,
+)
 from streamwell.engine.folder import read_json
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model
 from streamwell.engine.native import library
 from streamwell.engine.native.decoder import BLOCK_SIZE, NativeDecoder, supports
 from streamwell.engine.native.linear import passes_self_test
+from streamwell.engine.placement import device_of, dtype_of
 from streamwell.engine.quantization import in_effect
+from streamwell.engine.seq2seq.build import build, check_options
+from streamwell.engine.seq2seq.families import is_encoder_decoder, unserved
 from streamwell.engine.torch_model import TorchModel
 from streamwell.engine.try_out import try_out_native, try_out_torch
-
-Report = Callable[[str, float], None]
-
-_DTYPES = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
-
 
 #: What a helper that does not fit this machine, or is damaged, does to its callers.
 _HELPER_FAILURES = (ctypes.ArgumentError, AttributeError, OSError, RuntimeError)
@@ -54,6 +53,8 @@ class Assembled:
     quantization: str = "none"
     #: For the person who started the server.
     warnings: tuple[str, ...] = ()
+    #: What an encoder-decoder's answers begin with; empty for decoders.
+    start_ids: tuple[int, ...] = ()
 
 
 class _NoHelperError(Exception):
@@ -76,12 +77,14 @@ def assemble(
     Raises:
         LoadError: it cannot be loaded in the way asked for.
     """
-    device = _device(config.device)
-    dtype = _dtype(config, model_config, device)
+    device = device_of(config.device)
+    dtype = dtype_of(config, model_config, device)
+    if is_encoder_decoder(model_config):
+        return _encoder_decoder(config, path, model_config, max_model_len, dtype, device, report)
     spec = None if config.model_impl == "transformers" else describe(model_config)
     if spec is None:
         return _foreign(config, path, dtype, device, report)
-    weights = _read_weights(path, report)
+    weights = canonical_weights(model_config, spec, read_weights(path, report))
     check_shapes(spec, {name: tuple(w.shape) for name, w in weights.items()})
     widths = {w.shape[1] for name, w in weights.items() if name.endswith("_proj.weight")}
     quantization = in_effect(config.quantization, widths)
@@ -98,12 +101,37 @@ def assemble(
         return Assembled(model=model, implementation=implementation, quantization=quantization)
     weights = {name: tensor.to(device, dtype) for name, tensor in weights.items()}
     if config.compile:
+        if spec.experts is not None:
+            raise LoadError("--compile does not work with mixtures of experts")
         report("compiling", 0.6)
     return Assembled(
-        model=TorchModel(_lean_decoder(config, spec, weights), config.block_size),
+        model=TorchModel(_lean_decoder(config, spec, weights, max_model_len), config.block_size),
         implementation="torch",
         quantization=quantization,
         warnings=warnings,
+    )
+
+
+def _encoder_decoder(
+    config: EngineConfig,
+    path: Path,
+    model_config: Mapping[str, Any],
+    max_model_len: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    report: Report,
+) -> Assembled:
+    """There is one way to run those."""
+    check_options(config)
+    weights = {name: w.to(device, dtype) for name, w in read_weights(path, report).items()}
+    generation_config = read_json(path / "generation_config.json") or {}
+    report("packing weights", 0.5)
+    model = build(model_config, generation_config, weights, config.block_size, max_model_len)
+    return Assembled(
+        model=model,
+        implementation="torch",
+        warnings=unserved(generation_config),
+        start_ids=model.start_ids,
     )
 
 
@@ -120,7 +148,8 @@ def _foreign(
     report("importing transformers", 0.1)
     from streamwell.engine.transformers_model import TransformersDecoder
 
-    model = TorchModel(TransformersDecoder(path, dtype, device), config.block_size)
+    decoder = TransformersDecoder(path, dtype, device, trust_remote_code=config.trust_remote_code)
+    model = TorchModel(decoder, config.block_size)
     return Assembled(model=model, implementation="transformers")
 
 
@@ -211,66 +240,16 @@ def _warnings(config: EngineConfig, reason: _NoHelperError) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def _read_weights(path: Path, report: Report) -> dict[str, torch.Tensor]:
-    """All tensors by name, as they are saved; pages are read from the file when they are used."""
-    files = _weight_files(path)
-    weights: dict[str, torch.Tensor] = {}
-    for done, file in enumerate(files, start=1):
-        with safe_open(file, framework="pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118 - not a mapping
-                weights[name] = tensors.get_tensor(name)
-        report("loading weights", 0.1 + 0.4 * done / len(files))
-    return weights
-
-
-def _weight_files(path: Path) -> list[Path]:
-    """The files that the index names, if there is one: some folders hold the weights twice."""
-    index = read_json(path / "model.safetensors.index.json")
-    single = path / "model.safetensors"
-    if index is not None and isinstance(index.get("weight_map"), dict):
-        files = [path / Path(name).name for name in sorted(set(index["weight_map"].values()))]
-    elif single.is_file():
-        files = [single]
-    else:
-        raise LoadError(f"{path} has no safetensors files")
-    return files
-
-
 @torch.inference_mode()
 def _lean_decoder(
-    config: EngineConfig, spec: DecoderSpec, weights: Mapping[str, torch.Tensor]
+    config: EngineConfig,
+    spec: DecoderSpec,
+    weights: Mapping[str, torch.Tensor],
+    max_model_len: int,
 ) -> LeanDecoder:
     halves = compiled_halves(weights["model.norm.weight"].device) if config.compile else EAGER
-    decoder = LeanDecoder(spec, weights, config.quantization, halves)
+    decoder = LeanDecoder(spec, weights, config.quantization, halves, max_positions=max_model_len)
     if config.compile:
         warm_up(decoder)
     try_out_torch(decoder, spec)
     return decoder
-
-
-def _device(name: str) -> torch.device:
-    if name != "auto":
-        return torch.device(name)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def _dtype(
-    config: EngineConfig, model_config: Mapping[str, Any], device: torch.device
-) -> torch.dtype:
-    """The dtype asked for, or the saved one, or the nearest that this device computes fast."""
-    if config.dtype != "auto":
-        return _DTYPES[config.dtype]
-    saved = _DTYPES.get(
-        model_config.get("dtype") or model_config.get("torch_dtype") or "", torch.float32
-    )
-    if device.type != "cpu" or saved is torch.float32:
-        return saved
-    # float16 has no fast path on any CPU, bfloat16 only where the hardware has it; quantised
-    # weights are the native helper's, which computes in float32
-    is_fast = _has_bfloat16() and config.quantization == "none"
-    return torch.bfloat16 if is_fast else torch.float32
-
-
-def _has_bfloat16() -> bool:
-    flags = torch.backends.cpu.get_cpu_capability()
-    return "AVX512" in flags and bool(torch.cpu._is_avx512_bf16_supported())

@@ -16,8 +16,8 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from torch.nn import functional
 
+from streamwell.engine.dot_product import additive, dot_product
 from streamwell.engine.sequence import Chunk, Step
 from streamwell.engine.transfer import to_device
 
@@ -48,15 +48,16 @@ class PagedCache:
     ) -> None:
         self.block_size = block_size
         slots = (num_blocks + 1) * block_size
-        self.keys = [_zeros((slots, s.num_kv_heads, s.key_dim), dtype, device) for s in shapes]
-        self.values = [_zeros((slots, s.num_kv_heads, s.value_dim), dtype, device) for s in shapes]
+        self.keys = [zeros((slots, s.num_kv_heads, s.key_dim), dtype, device) for s in shapes]
+        self.values = [zeros((slots, s.num_kv_heads, s.value_dim), dtype, device) for s in shapes]
 
     @staticmethod
     def bytes_per_token(shapes: list[LayerShape], dtype: torch.dtype) -> int:
         return sum(s.num_kv_heads * (s.key_dim + s.value_dim) for s in shapes) * dtype.itemsize
 
 
-def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Zeros for a cache."""
     if device.type != "cpu":
         return torch.zeros(shape, dtype=dtype, device=device)
     # numpy's zeros are untouched pages: memory is used as blocks are, and starting costs nothing
@@ -87,7 +88,7 @@ class DecodeRows:
             visible = columns < self.lengths[:, None]
             if window is not None:
                 visible &= columns >= self.lengths[:, None] - window
-            self.masks[window] = _additive(visible, dtype)[:, None, None]
+            self.masks[window] = additive(visible, dtype)[:, None, None]
         return self.masks[window]
 
 
@@ -113,14 +114,8 @@ class PrefillRows:
             visible = columns <= rows
             if window is not None:
                 visible &= columns > rows - window
-            self.masks[window] = _additive(visible, like.dtype)
+            self.masks[window] = additive(visible, like.dtype)
         return self.masks[window]
-
-
-def _additive(visible: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(
-        ~visible, float("-inf")
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +187,7 @@ class Attention(Protocol):
         *,
         scale: float,
         window: int | None = None,
+        softcap: float | None = None,
     ) -> torch.Tensor: ...
 
 
@@ -211,6 +207,7 @@ class PagedAttention:
         *,
         scale: float,
         window: int | None = None,
+        softcap: float | None = None,
     ) -> torch.Tensor:
         """Attend.
 
@@ -221,6 +218,7 @@ class PagedAttention:
             value: `[num_tokens, num_kv_heads, value_dim]`.
             scale: factor of the scores.
             window: how many tokens back a token sees, itself included; `None` sees all.
+            softcap: scores `x` become `softcap * tanh(x / softcap)`; `None` leaves them.
 
         Returns:
             `[num_tokens, num_heads, value_dim]`.
@@ -231,7 +229,11 @@ class PagedAttention:
         decodes = self._layout.decodes
         if decodes is not None:
             rows = slice(0, decodes.count)
-            out[rows] = self._decode(layer, query[rows], decodes, scale, window)
+            mask = decodes.mask(window, query.dtype)
+            decoded = self._decode(layer, query[rows], decodes, mask, scale, softcap)
+            if not self._layout.prefills:
+                return decoded
+            out[rows] = decoded
         for chunk in self._layout.prefills:
             rows = slice(chunk.first, chunk.first + chunk.count)
             if chunk.slots is None:
@@ -240,23 +242,30 @@ class PagedAttention:
                 keys = self._cache.keys[layer].index_select(0, chunk.slots)
                 values = self._cache.values[layer].index_select(0, chunk.slots)
             mask = chunk.mask(window, query)
-            out[rows] = sequence_attention(query[rows], keys, values, mask, scale)
+            out[rows] = sequence_attention(query[rows], keys, values, mask, scale, softcap)
         return out
 
     def _decode(
-        self, layer: int, query: torch.Tensor, rows: DecodeRows, scale: float, window: int | None
+        self,
+        layer: int,
+        query: torch.Tensor,
+        rows: DecodeRows,
+        mask: torch.Tensor | None,
+        scale: float,
+        softcap: float | None,
     ) -> torch.Tensor:
         count, num_heads, _ = query.shape
         keys = self._cache.keys[layer].index_select(0, rows.slots)
         values = self._cache.values[layer].index_select(0, rows.slots)
         # the query heads of one kv head share its keys: they are the "query positions" here
         grouped = query.view(count, keys.shape[1], -1, query.shape[-1])
-        out = functional.scaled_dot_product_attention(
+        out = dot_product(
             grouped,
             keys.view(count, rows.max_length, *keys.shape[1:]).transpose(1, 2),
             values.view(count, rows.max_length, *values.shape[1:]).transpose(1, 2),
-            attn_mask=rows.mask(window, query.dtype),
-            scale=scale,
+            mask,
+            scale,
+            softcap,
         )
         return out.reshape(count, num_heads, -1)
 
@@ -267,17 +276,22 @@ def sequence_attention(
     values: torch.Tensor,
     mask: torch.Tensor | None,
     scale: float,
+    softcap: float | None = None,
 ) -> torch.Tensor:
-    """One sequence: `[count, num_heads, dim]` queries over `[length, num_kv_heads, dim]` keys."""
+    """One sequence: `[count, num_heads, dim]` queries over `[length, num_kv_heads, dim]` keys.
+
+    Without a mask it is causal, and as long as there are queries.
+    """
     count, num_heads, _ = query.shape
     num_kv_heads = keys.shape[1]
     group = num_heads // num_kv_heads
-    out = functional.scaled_dot_product_attention(
+    out = dot_product(
         query.view(count, num_kv_heads, group, -1).permute(1, 2, 0, 3),
         keys.transpose(0, 1)[:, None].expand(-1, group, -1, -1),  # a view: nothing is repeated
         values.transpose(0, 1)[:, None].expand(-1, group, -1, -1),
-        attn_mask=mask,
+        mask,
+        scale,
+        softcap,
         is_causal=mask is None,
-        scale=scale,
     )
     return out.permute(2, 0, 1, 3).reshape(count, num_heads, -1)

@@ -1,11 +1,13 @@
 """The lean decoder: one generic block, assembled from the weights of any family it knows.
 
 Transformers' own modelling code costs two to three times as much per step, most of it in Python
-and in unfused projections; and importing it takes longer than loading a small model.
+and in unfused projections; and importing it takes longer than loading a small model. What varies
+between families is declared in `DecoderSpec` and settled when a block is made, not when it runs.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -14,105 +16,97 @@ from torch.nn import functional
 
 from streamwell.engine.attention import Attention, LayerShape
 from streamwell.engine.families import DecoderSpec
-from streamwell.engine.linear import Linear, make_linear
+from streamwell.engine.feed_forward import make_feed_forward
+from streamwell.engine.linear import LinearMaker
 from streamwell.engine.quantization import head_quantization, rounded
+from streamwell.engine.rotary import Rotary, Turns, frequencies, rotate
 
 Weights = Mapping[str, torch.Tensor]
+Norm = Callable[[torch.Tensor], torch.Tensor]
 
 
 def rotary_angles(spec: DecoderSpec, num_positions: int) -> torch.Tensor:
-    """`[num_positions, head_dim / 2]` float32: how far each pair turns at each position."""
-    steps = torch.arange(0, spec.head_dim, 2, dtype=torch.float32) / spec.head_dim
-    return torch.outer(torch.arange(num_positions).float(), 1.0 / spec.rope_theta**steps)
+    """`[num_positions, head_dim / 2]` float32: how far each pair turns at each position.
 
-
-class Rotary:
-    """Rotary position embeddings (Su et al. 2021), halves rotated as in Transformers' Llama."""
-
-    def __init__(self, spec: DecoderSpec, dtype: torch.dtype, device: torch.device) -> None:
-        angles = rotary_angles(spec, spec.max_position_embeddings)
-        angles = torch.cat((angles, angles), -1)
-        self._cos = angles.cos().to(device, dtype)
-        self._sin = angles.sin().to(device, dtype)
-
-    def at(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosines and sines of `[num_tokens]` positions, each `[num_tokens, 1, head_dim]`."""
-        return self._cos[positions][:, None], self._sin[positions][:, None]
-
-
-def _rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    low, high = x.chunk(2, -1)
-    return x * cos + torch.cat((-high, low), -1) * sin
+    For specs that have the same rotary embeddings in all layers.
+    """
+    rope = spec.ropes[0]
+    assert rope is not None
+    return torch.outer(torch.arange(num_positions).float(), frequencies(rope, spec.head_dim))
 
 
 class Block:
-    """One layer: norm, fused q/k/v, rotary, attention, output, norm, fused gate/up, down."""
+    """One layer: norm, fused q/k/v, rotary, attention, output, norm, feed-forward layer."""
 
     def __init__(
         self, spec: DecoderSpec, layer: int, weights: Weights, quantization: str, halves: Halves
     ) -> None:
         prefix = f"model.layers.{layer}."
-        attention, mlp = f"{prefix}self_attn.", f"{prefix}mlp."
-        self._spec = spec
+        attention = f"{prefix}self_attn."
         self._layer = layer
         self._halves = halves
+        self._num_kv_heads, self._head_dim = spec.num_kv_heads, spec.head_dim
+        self._scale, self._window = spec.scale, spec.windows[layer]
+        self._softcap = spec.attention_softcap
+        linear = LinearMaker(weights, quantization, may_pack=halves.may_pack)
+        self._qkv = linear(*(f"{attention}{name}_proj" for name in "qkv"))
+        self._out = linear(f"{attention}o_proj")
+        self._feed_forward = make_feed_forward(spec, layer, linear)
 
-        def fused(*names: str) -> Linear:
-            return _fused(weights, names, quantization, may_pack=halves.may_pack)
+        def norm(name: str, placements: tuple[str, ...]) -> Norm:
+            if spec.norm_placement not in placements:
+                return _unchanged
+            return make_norm(spec, weights, prefix + name)
 
-        self._qkv = fused(*(f"{attention}{name}_proj" for name in "qkv"))
-        self._out = fused(f"{attention}o_proj")
-        self._gate_up = fused(f"{mlp}gate_proj", f"{mlp}up_proj")
-        self._down = fused(f"{mlp}down_proj")
-        self._norm_in = weights[f"{prefix}input_layernorm.weight"]
-        self._norm_mid = weights[f"{prefix}post_attention_layernorm.weight"]
-        self._norm_q = weights.get(f"{attention}q_norm.weight")
-        self._norm_k = weights.get(f"{attention}k_norm.weight")
+        second = "input_layernorm" if spec.shares_norm else "post_attention_layernorm"
+        self._norm_in = norm("input_layernorm", ("before", "around"))
+        self._norm_mid = norm(second, ("before", "around"))
+        self._norm_attended = norm("post_self_attn_layernorm", ("after", "around"))
+        self._norm_out = norm("post_mlp_layernorm", ("after", "around"))
+        self._qk_norm = _qk_norm(spec, weights, attention)
+        self._is_parallel = spec.is_parallel
+        self._multiplier = spec.residual_multiplier
 
-    def forward(
-        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, attention: Attention
-    ) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, turns: Turns, attention: Attention) -> torch.Tensor:
         """`[num_tokens, hidden_size]` in and out."""
-        query, key, value = self._halves.before(self, x, cos, sin)
+        query, key, value = self._halves.before(self, x, turns)
         attended = attention(
             self._layer,
             query,
             key,
             value,
-            scale=self._spec.head_dim**-0.5,
-            window=self._spec.windows[self._layer],
+            scale=self._scale,
+            window=self._window,
+            softcap=self._softcap,
         )
         return self._halves.after(self, x, attended)
 
     def before(
-        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+        self, x: torch.Tensor, turns: Turns
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Query, key and value of attention, each `[num_tokens, heads, head_dim]`."""
-        spec = self._spec
-        qkv = self._qkv(_rms_norm(x, self._norm_in, spec.norm_eps))
-        qkv = qkv.view(x.shape[0], -1, spec.head_dim)
-        num_kv_heads = spec.num_kv_heads
-        query = qkv[:, : spec.num_heads]
-        key, value = qkv[:, -2 * num_kv_heads : -num_kv_heads], qkv[:, -num_kv_heads:]
-        if self._norm_q is not None and self._norm_k is not None:
-            query = _rms_norm(query, self._norm_q, spec.norm_eps)
-            key = _rms_norm(key, self._norm_k, spec.norm_eps)
-        return _rotate(query, cos, sin), _rotate(key, cos, sin), value
+        qkv = self._qkv(self._norm_in(x)).view(x.shape[0], -1, self._head_dim)
+        both, value = qkv[:, : -self._num_kv_heads], qkv[:, -self._num_kv_heads :]
+        if self._qk_norm is not None:
+            both = self._qk_norm(both)
+        if turns is not None:
+            both = rotate(both, *turns)
+        return both[:, : -self._num_kv_heads], both[:, -self._num_kv_heads :], value
 
     def after(self, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
         """The block's output, from its input and what attention gave."""
-        x = x + self._out(attended.flatten(1))
-        gate, up = self._gate_up(_rms_norm(x, self._norm_mid, self._spec.norm_eps)).chunk(2, -1)
-        return x + self._down(functional.silu(gate) * up)
+        attended = self._norm_attended(self._out(attended.flatten(1)))
+        residual = torch.add(x, attended, alpha=self._multiplier)
+        inner = self._norm_mid(x if self._is_parallel else residual)
+        return torch.add(
+            residual, self._norm_out(self._feed_forward(inner)), alpha=self._multiplier
+        )
 
 
 class Halves(NamedTuple):
     """A block's code on both sides of attention: as it is written, or compiled."""
 
-    before: Callable[
-        [Block, torch.Tensor, torch.Tensor, torch.Tensor],
-        tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-    ]
+    before: Callable[[Block, torch.Tensor, Turns], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
     after: Callable[[Block, torch.Tensor, torch.Tensor], torch.Tensor]
     #: Whether it takes linear layers in oneDNN's layout.
     may_pack: bool
@@ -130,7 +124,10 @@ class LeanDecoder:
         weights: Weights,
         quantization: str = "none",
         halves: Halves = EAGER,
+        *,
+        max_positions: int | None = None,
     ) -> None:
+        """Lays out the weights; `max_positions` bounds the positions that are ever asked for."""
         self._embedding = weights["model.embed_tokens.weight"]
         if spec.tie_word_embeddings:
             self._embedding = rounded(self._embedding, head_quantization(quantization))
@@ -139,13 +136,20 @@ class LeanDecoder:
         shape = LayerShape(spec.num_kv_heads, spec.head_dim, spec.head_dim)
         self.shapes = [shape] * spec.num_layers
         self._spec = spec
-        self._rotary = Rotary(spec, self.dtype, self.device)
+        self._embedding_factor = torch.tensor(
+            spec.embedding_multiplier, dtype=self.dtype, device=self.device
+        )
+        self._positions: torch.Tensor | None = None
+        if spec.has_position_embeddings:
+            self._positions = weights["model.embed_positions.weight"]
+        num_positions = max_positions or spec.max_position_embeddings
+        self._rotary = Rotary(spec, num_positions, self.dtype, self.device)
         self._blocks = [
             Block(spec, layer, weights, quantization, halves) for layer in range(spec.num_layers)
         ]
-        self._norm = weights["model.norm.weight"]
+        self._norm = make_norm(spec, weights, "model.norm")
         head = "model.embed_tokens" if spec.tie_word_embeddings else "lm_head"
-        self._head = _fused(weights, (head,), head_quantization(quantization))
+        self._head = LinearMaker(weights, head_quantization(quantization))(head)
 
     def forward(
         self,
@@ -155,23 +159,62 @@ class LeanDecoder:
         attention: Attention,
     ) -> torch.Tensor:
         """Logits `[len(rows), vocab_size]` of some rows of `[num_tokens]` ids."""
+        x = self._embed(token_ids, positions)
+        turns = self._rotary.at(positions)
+        for block, kind in zip(self._blocks, self._rotary.kind_of_layer, strict=True):
+            x = block.forward(x, turns[kind], attention)
+        logits = self._head(self._norm(x[rows]))
+        if self._spec.logits_divisor != 1:
+            logits = logits / self._spec.logits_divisor
+        if self._spec.logits_softcap is not None:
+            logits = self._spec.logits_softcap * torch.tanh(logits / self._spec.logits_softcap)
+        return logits
+
+    def _embed(self, token_ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         x = functional.embedding(token_ids, self._embedding)
-        cos, sin = self._rotary.at(positions)
-        for block in self._blocks:
-            x = block.forward(x, cos, sin, attention)
-        return self._head(_rms_norm(x[rows], self._norm, self._spec.norm_eps))
+        if self._spec.embedding_multiplier != 1:
+            x = x * self._embedding_factor
+        if self._positions is not None:
+            x = x + functional.embedding(positions, self._positions)
+        return x
 
 
-def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    """Root mean square norm (Zhang and Sennrich 2019) over the last dimension."""
-    return functional.rms_norm(x, (x.shape[-1],), weight, eps)
+def make_norm(spec: DecoderSpec, weights: Weights, name: str) -> Norm:
+    """A norm over the last dimension, of the kind that the model has."""
+    weight = weights[f"{name}.weight"]
+    shape, eps = weight.shape, spec.norm_eps
+    if spec.norm == "layer":
+        bias = weights[f"{name}.bias"]
+        return functools.partial(
+            functional.layer_norm, normalized_shape=shape, weight=weight, bias=bias, eps=eps
+        )
+    if spec.norm == "rms_plus_one":
+        return functools.partial(_rms_norm_in_float, weight=1.0 + weight.float(), eps=eps)
+    # root mean square norm (Zhang and Sennrich 2019)
+    return functools.partial(functional.rms_norm, normalized_shape=shape, weight=weight, eps=eps)
 
 
-def _fused(
-    weights: Weights, names: tuple[str, ...], quantization: str, *, may_pack: bool = True
-) -> Linear:
-    """One linear layer for several that read the same input."""
-    parts = [rounded(weights[f"{name}.weight"], quantization) for name in names]
-    weight = parts[0] if len(parts) == 1 else torch.cat(parts)
-    biases = [weights[f"{name}.bias"] for name in names if f"{name}.bias" in weights]
-    return make_linear(weight, torch.cat(biases) if biases else None, may_pack=may_pack)
+def _rms_norm_in_float(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    # one and a little more would be rounded to one in bfloat16
+    return functional.rms_norm(x.float(), weight.shape, weight, eps).type_as(x)
+
+
+def _qk_norm(spec: DecoderSpec, weights: Weights, attention: str) -> Norm | None:
+    """The norm of `[num_tokens, heads, head_dim]` queries and keys side by side."""
+    if spec.qk_norm is None:
+        return None
+    norm_q, norm_k = (make_norm(spec, weights, f"{attention}{name}_norm") for name in "qk")
+    is_whole = spec.qk_norm == "projection"
+
+    def normed(both: torch.Tensor) -> torch.Tensor:
+        query, key = both[:, : spec.num_heads], both[:, spec.num_heads :]
+        if is_whole:
+            whole = torch.cat((norm_q(query.flatten(1)), norm_k(key.flatten(1))), -1)
+            return whole.view(both.shape)
+        return torch.cat((norm_q(query), norm_k(key)), 1)
+
+    return normed
+
+
+def _unchanged(x: torch.Tensor) -> torch.Tensor:
+    return x

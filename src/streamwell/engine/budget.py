@@ -7,8 +7,10 @@ Rules:
 3. But half of the rest is kept for the prefill that is first in rank. So no stream of short prompts
    starves a long one: some prefill is first in rank, it gets at least one token in every step, and
    so each comes to its end, one rank after the other.
-4. Beside decodes, prefills may have a limit of their own (`pace`). But for that, nothing is left
-   over while somebody could use it.
+4. Beside decodes, prefills may have a limit of their own (`pace`), down to nothing. But for that,
+   nothing is left over while somebody could use it.
+5. An encoder's input is computed in one go, with at least one token after it. Whoever is first in
+   rank gets that, even over the budget; others wait for a step that has room for it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ def share_budget(
 
     Args:
         running: by rank.
-        budget: tokens of the step; at least one for each who runs.
+        budget: tokens of the step, encoders' included; at least one for each who runs.
         prefill_limit: tokens that prefills may have beside decodes; `None` leaves it to the budget.
     """
     plan: dict[Sequence, int] = {}
@@ -40,16 +42,23 @@ def share_budget(
     budget -= len(plan)
     if plan and prefill_limit is not None:
         budget = min(budget, prefill_limit)
+    if budget <= 0:
+        return plan
     first = prefills[0]
-    kept = min(first.num_uncomputed_tokens, -(-budget // 2))
-    budget -= kept
+    kept = min(first.num_uncomputed_tokens, max(-(-budget // 2), _least(first)))
+    budget = max(0, budget - kept)
     for seq in sorted(prefills, key=prefill_order):
         budget += kept if seq is first else 0
         num_tokens = min(seq.num_uncomputed_tokens, budget)
-        budget -= num_tokens
-        if num_tokens:
+        if num_tokens >= _least(seq):
+            budget -= num_tokens
             plan[seq] = num_tokens
     return plan
+
+
+def _least(seq: Sequence) -> int:
+    """The fewest tokens of it that can be computed."""
+    return seq.num_unencoded_tokens + 1
 
 
 def prefill_order(seq: Sequence) -> tuple[int, int]:

@@ -11,6 +11,6 @@ def read_json(path: Path) -> dict[str, Any] | None:
     """The object in a JSON file; `None` if there is no such file or no such object in it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None

@@ -8,16 +8,38 @@ where they fail.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch.nn import functional
+
+from streamwell.engine.quantization import rounded
 
 #: `[num_tokens, in_features] -> [num_tokens, out_features]`.
 Linear = Callable[[torch.Tensor], torch.Tensor]
 
 #: The number of rows that the layout is chosen for; other numbers work too.
 _ROWS_HINT = 32
+
+
+class LinearMaker:
+    """Makes linear layers of a model's weights by their names."""
+
+    def __init__(
+        self, weights: Mapping[str, torch.Tensor], quantization: str, *, may_pack: bool = True
+    ) -> None:
+        self._weights = weights
+        self._quantization = quantization
+        self._may_pack = may_pack
+
+    def __call__(self, *names: str, may_round: bool = True) -> Linear:
+        """One layer for several that read the same input, with biases if they have some."""
+        quantization = self._quantization if may_round else "none"
+        parts = [rounded(self._weights[f"{name}.weight"], quantization) for name in names]
+        weight = parts[0] if len(parts) == 1 else torch.cat(parts)
+        found = (self._weights.get(f"{name}.bias") for name in names)
+        biases = [bias for bias in found if bias is not None]
+        return make_linear(weight, torch.cat(biases) if biases else None, may_pack=self._may_pack)
 
 
 def make_linear(

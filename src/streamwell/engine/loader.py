@@ -1,6 +1,7 @@
 """Loads a model folder into a runner: path, dtype, device, KV budget, end-of-sequence ids.
 
-What runs it is decided in `assemble`. Nothing in a model folder is executed.
+What runs it is decided in `assemble`. A folder is looked at before anything of it is loaded, and
+nothing in it is executed unless it is trusted.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ from safetensors import SafetensorError
 
 from streamwell.core.errors import LoadError
 from streamwell.core.types import EngineInfo
-from streamwell.engine.assemble import Report, assemble
+from streamwell.engine.assemble import assemble
+from streamwell.engine.checkpoint import Report
+from streamwell.engine.families import max_positions
 from streamwell.engine.folder import read_json
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model, ModelRunner
 from streamwell.engine.sampler import Sampler
+from streamwell.engine.seq2seq.families import is_encoder_decoder
+from streamwell.models.inspection import inspect_model
 
 #: What a folder that is damaged, or says things of wrong types, does to code that trusts it.
 _BROKEN = (
@@ -40,6 +45,8 @@ DEFAULT_KV_CACHE_BYTES = 1 << 30
 SMALL_MODEL_BYTES = 64 << 20
 #: A context longer than this is used only when asked for.
 DEFAULT_MAX_MODEL_LEN = 8192
+#: The same for input and output of an encoder-decoder that has no limit built in, as T5.
+DEFAULT_MAX_INPUT_LEN = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,7 @@ def load(config: EngineConfig, report: Report) -> LoadedModel:
 
 def _load(config: EngineConfig, report: Report) -> LoadedModel:
     path = Path(config.model_path)
+    inspect_model(path, trust_remote_code=config.trust_remote_code)
     torch.set_num_threads(config.num_threads or _default_threads(path))
     model_config = read_json(path / "config.json")
     if model_config is None:
@@ -75,7 +83,8 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
     max_model_len = _max_model_len(config, model_config)
     assembled = assemble(config, path, model_config, max_model_len, report)
     model = assembled.model
-    num_blocks = _num_blocks(config, model, max_model_len)
+    start_ids = assembled.start_ids
+    num_blocks = _num_blocks(config, model, max_model_len, num_contexts=2 if start_ids else 1)
     model.allocate(num_blocks)
     eos = _eos_token_ids(path, model_config, model.vocab_size)
     info = EngineInfo(
@@ -88,6 +97,8 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
         implementation=assembled.implementation,
         quantization=assembled.quantization,
         warnings=assembled.warnings,
+        start_ids=start_ids,
+        max_input_len=max_model_len if start_ids else None,
     )
     return LoadedModel(ModelRunner(model, Sampler(eos)), info, eos)
 
@@ -100,17 +111,20 @@ def _default_threads(path: Path) -> int:
 
 def _max_model_len(config: EngineConfig, model_config: Mapping[str, Any]) -> int:
     text_config = model_config.get("text_config") or model_config
-    trained: int = text_config.get("max_position_embeddings") or 0
+    trained = max_positions(text_config) or 0
     if config.max_model_len is None:
-        return min(trained or DEFAULT_MAX_MODEL_LEN, DEFAULT_MAX_MODEL_LEN)
+        is_seq2seq = is_encoder_decoder(model_config)
+        default = DEFAULT_MAX_INPUT_LEN if is_seq2seq else DEFAULT_MAX_MODEL_LEN
+        return min(trained or default, default)
     if trained and config.max_model_len > trained:
         raise LoadError(f"--max-model-len {config.max_model_len} is over the model's {trained}")
     return config.max_model_len
 
 
-def _num_blocks(config: EngineConfig, model: Model, max_model_len: int) -> int:
+def _num_blocks(config: EngineConfig, model: Model, max_model_len: int, num_contexts: int) -> int:
+    """For sequences of one context each, or of two: an encoder's input has its own."""
     block_bytes = model.bytes_per_token * config.block_size
-    blocks_per_seq = -(-max_model_len // config.block_size)
+    blocks_per_seq = num_contexts * -(-max_model_len // config.block_size)
     wanted = config.max_num_seqs * blocks_per_seq
     if config.kv_cache_bytes is None:
         return max(blocks_per_seq, min(wanted, DEFAULT_KV_CACHE_BYTES // block_bytes))

@@ -26,15 +26,24 @@ class EngineLoop:
     """Takes commands between steps, and steps."""
 
     def __init__(
-        self, scheduler: Scheduler, runner: Runner, pool: BlockPool, pace: Pace | None = None
+        self,
+        scheduler: Scheduler,
+        runner: Runner,
+        pool: BlockPool,
+        pace: Pace | None = None,
+        start_ids: tuple[int, ...] = (),
     ) -> None:
-        """Without a pace, prompts take what the token budget gives."""
+        """Without a pace, prompts take what the token budget gives.
+
+        With `start_ids`, a prompt is an encoder's input, and these are what a decoder begins with.
+        """
         self._scheduler = scheduler
         self._runner = runner
         self._pool = pool
         self._refused: list[SequenceOutput] = []
         self._num_steps = 0
         self._pace = pace or Pace(stretch=0.0)
+        self._start_ids = start_ids
 
     @property
     def has_work(self) -> bool:
@@ -48,7 +57,7 @@ class EngineLoop:
         request = command.request
         try:
             self._check_ids(request)
-            self._scheduler.add(_sequence(request))
+            self._scheduler.add(_sequence(request, self._start_ids))
         except ValueError as error:
             self._refused.append(
                 SequenceOutput(request.request_id, (), FinishReason.ERROR, str(error))
@@ -90,12 +99,14 @@ class EngineLoop:
                 raise ValueError(f"token id {token_id} is not in the vocabulary")
 
 
-def _sequence(request: GenerateRequest) -> Sequence:
+def _sequence(request: GenerateRequest, start_ids: tuple[int, ...]) -> Sequence:
+    prompt_ids = start_ids or request.prompt_ids
     return Sequence(
         request.request_id,
-        [*request.prompt_ids, *request.completion_ids],
+        [*prompt_ids, *request.completion_ids],
         request.sampling,
         request.priority,
         request.cache_salt,
-        num_prompt_tokens=len(request.prompt_ids),
+        num_prompt_tokens=len(prompt_ids),
+        encoder_ids=request.prompt_ids if start_ids else (),
     )

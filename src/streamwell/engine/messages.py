@@ -32,6 +32,8 @@ class EngineConfig(msgspec.Struct, tag="config", frozen=True, kw_only=True):
     model_impl: str = "auto"
     #: `none`, `int8` or `int4`: what weights are rounded to when they are loaded.
     quantization: str = "none"
+    #: Let Transformers run code that comes in the folder.
+    trust_remote_code: bool = False
     #: Compile the layers; PyTorch's path only.
     compile: bool = False
     #: How many times as long a step may take for prompts beside streams; 0 is no limit.

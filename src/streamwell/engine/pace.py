@@ -3,7 +3,8 @@
 A step that computes prompt tokens takes longer than one that only decodes, and every stream waits
 for it. So the tokens are counted out such that a mixed step takes at most so many times as long as
 one without them; both are learned from the steps that were. Without streams there is nothing to
-hold up, and only the step's token budget counts.
+hold up, and only the step's token budget counts. What a step computes beyond its limit, since an
+encoder's input cannot be cut, is owed: the next steps have that much less.
 """
 
 from __future__ import annotations
@@ -23,18 +24,24 @@ class Pace:
         self._stretch = stretch
         self._decode_s: float | None = None
         self._token_s: float | None = None
+        self._num_owed_tokens = 0
 
     @property
     def prefill_limit(self) -> int | None:
         """Prompt tokens that the next step may compute if it decodes too; `None` is no limit."""
-        if not self._stretch:
-            return None
+        return max(0, self._limit - self._num_owed_tokens) if self._stretch else None
+
+    @property
+    def _limit(self) -> int:
+        """The same for a step that owes nothing."""
         if self._decode_s is None or self._token_s is None:
             return FIRST_TOKENS
         return max(LEAST_TOKENS, int((self._stretch - 1) * self._decode_s / self._token_s))
 
     def observe(self, num_decodes: int, num_prefill_tokens: int, seconds: float) -> None:
         """Take in what a step computed and how long it took."""
+        owed = self._num_owed_tokens + num_prefill_tokens - self._limit
+        self._num_owed_tokens = max(0, owed) if num_decodes else 0
         if not num_prefill_tokens:
             # a single slow step must not let the next ones be slow
             self._decode_s = _mean(self._decode_s, seconds, up=_WEIGHT_DOWN)

@@ -82,6 +82,8 @@ def run(connection: Connection) -> None:
     config = connection.inbox.get()
     if not isinstance(config, EngineConfig):
         raise TypeError("the first message must be the configuration")
+    if not config.trust_remote_code:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # the folder is all there is: nothing is ever fetched
     try:
         model = load(config, lambda stage, progress: connection.send(Loading(stage, progress)))
     except LoadError as error:
@@ -114,10 +116,12 @@ def _make_loop(config: EngineConfig, model: LoadedModel) -> EngineLoop:
         max_num_batched_tokens=config.max_num_batched_tokens,
         max_model_len=model.info.max_model_len,
         eos_token_ids=model.eos_token_ids,
+        max_input_len=model.info.max_input_len or 0,
         enable_prefix_caching=config.enable_prefix_caching,
         speculative_ngram=config.speculative_ngram,
     )
-    return EngineLoop(scheduler, model.runner, pool, Pace(config.step_stretch))
+    pace = Pace(config.step_stretch)
+    return EngineLoop(scheduler, model.runner, pool, pace, model.info.start_ids)
 
 
 def _take_commands(connection: Connection, loop: EngineLoop) -> None:

@@ -14,7 +14,8 @@ Rules:
 5. A sequence that decodes may have the tokens after its last one guessed, with the budget and the
    room that nobody else wants in this step. A guess is computed along with the last token; it
    counts as computed only if it is what was sampled before it.
-6. Every sequence that was added ends with exactly one output that carries a reason or an error,
+6. An encoder's input is computed along with its sequence's first tokens. Preemption drops that too.
+7. Every sequence that was added ends with exactly one output that carries a reason or an error,
    unless it was aborted.
 """
 
@@ -26,6 +27,7 @@ from collections.abc import Mapping
 from streamwell.core.types import FinishReason
 from streamwell.engine.block_pool import BlockPool
 from streamwell.engine.budget import prefill_order, share_budget
+from streamwell.engine.holdings import Holdings
 from streamwell.engine.sequence import Chunk, Sampled, Sequence, SequenceOutput, Step
 
 
@@ -40,28 +42,27 @@ class Scheduler:
         max_num_batched_tokens: int,
         max_model_len: int,
         eos_token_ids: frozenset[int],
+        max_input_len: int = 0,
         enable_prefix_caching: bool = True,
         speculative_ngram: int = 0,
     ) -> None:
-        if pool.num_blocks < pool.blocks_for(max_model_len):
+        """`max_input_len` is how much an encoder reads; 0 is for decoders, which have none."""
+        if pool.num_blocks < pool.blocks_for(max_model_len) + pool.blocks_for(max_input_len):
             raise ValueError("the KV cache cannot hold one sequence of max_model_len tokens")
         if max_num_batched_tokens < max_num_seqs:
             raise ValueError("max_num_batched_tokens must be at least max_num_seqs")
-        self._pool = pool
+        self._holdings = Holdings(pool, enable_prefix_caching=enable_prefix_caching)
         self._max_num_seqs = max_num_seqs
         self._max_num_batched_tokens = max_num_batched_tokens
         self._max_model_len = max_model_len
         self._eos_token_ids = eos_token_ids
-        self._enable_prefix_caching = enable_prefix_caching
+        self._max_input_len = max_input_len
         self._speculative_ngram = speculative_ngram
         #: Both by rank.
         self._waiting: list[Sequence] = []
         self._running: list[Sequence] = []
         self._num_arrived = 0
         self.num_preemptions = 0
-        #: Prompt tokens that were looked for in the prefix cache, and those that were there.
-        self.num_queried_tokens = 0
-        self.num_hit_tokens = 0
         #: Tokens that were guessed, and the guesses that were right.
         self.num_draft_tokens = 0
         self.num_accepted_tokens = 0
@@ -75,6 +76,16 @@ class Scheduler:
         return len(self._waiting)
 
     @property
+    def num_queried_tokens(self) -> int:
+        """Prompt tokens that were looked for in the prefix cache."""
+        return self._holdings.num_queried_tokens
+
+    @property
+    def num_hit_tokens(self) -> int:
+        """Of these, those that were there."""
+        return self._holdings.num_hit_tokens
+
+    @property
     def has_work(self) -> bool:
         return bool(self._running or self._waiting)
 
@@ -82,10 +93,13 @@ class Scheduler:
         """Queue a sequence.
 
         Raises:
-            ValueError: it is empty, or leaves no room for a token in the model's context.
+            ValueError: it is empty, or leaves no room for a token in the model's context; or the
+                encoder has nothing to read, or too much.
         """
         if not 0 < seq.num_tokens < self._max_model_len:
             raise ValueError(f"prompt of {seq.num_tokens} tokens; limit {self._max_model_len - 1}")
+        if not min(1, self._max_input_len) <= len(seq.encoder_ids) <= self._max_input_len:
+            raise ValueError(f"input of {len(seq.encoder_ids)} tokens; limit {self._max_input_len}")
         seq.arrival, self._num_arrived = self._num_arrived, self._num_arrived + 1
         insort(self._waiting, seq, key=_rank)
 
@@ -95,7 +109,7 @@ class Scheduler:
             for seq in queue:
                 if seq.request_id == request_id:
                     queue.remove(seq)
-                    self._free(seq)
+                    self._holdings.free(seq)
                     return True
         return False
 
@@ -115,7 +129,7 @@ class Scheduler:
         for seq, num_tokens in plan.items():
             draft_ids = self._guess(seq, budget) if self._speculative_ngram else ()
             budget -= len(draft_ids)
-            num_tokens += len(draft_ids)
+            num_tokens += len(draft_ids) - seq.num_unencoded_tokens
             chunks.append(Chunk(seq, seq.num_computed_tokens, num_tokens, draft_ids))
         return Step(tuple(chunks)) if chunks else None
 
@@ -130,16 +144,16 @@ class Scheduler:
             if chunk.is_sampled:
                 outputs.append(self._take(chunk, results[chunk.seq.request_id]))
             else:
-                self._advance(chunk.seq, chunk.end)
+                self._holdings.advance(chunk.seq, chunk.end)
         return outputs
 
     def check_integrity(self) -> None:
         """Raises `RuntimeError` unless every block has exactly one story."""
-        self._pool.check_integrity(s.block_ids for s in (*self._running, *self._waiting))
+        self._holdings.check_integrity((*self._running, *self._waiting))
 
     def _make_room(self, seq: Sequence) -> None:
         """Give a running sequence blocks for all of its tokens, at the cost of the last in rank."""
-        while not self._grow(seq, seq.num_tokens):
+        while not self._holdings.grow(seq, seq.num_tokens):
             victim = self._running[-1]
             self._preempt(victim)
             if victim is seq:
@@ -155,82 +169,40 @@ class Scheduler:
         )
         max_tokens = min(self._speculative_ngram, budget, num_left - 1)
         draft_ids = seq.lookup.propose(seq.token_ids, max_tokens) if max_tokens > 0 else ()
-        return draft_ids if self._grow(seq, seq.num_tokens + len(draft_ids)) else ()
+        return draft_ids if self._holdings.grow(seq, seq.num_tokens + len(draft_ids)) else ()
 
     def _admit(self) -> None:
         """Let waiting sequences run, as long as there are places and room."""
         for seq in list(self._waiting):
             if len(self._running) == self._max_num_seqs:
                 return
-            self._take_prefix(seq)
+            self._holdings.take_prefix(seq)
             if self._is_computed_by_another(seq):
-                self._free(seq)
-            elif self._grow(seq, seq.num_tokens):
+                self._holdings.free(seq)
+            elif self._holdings.settle(seq):
                 self._waiting.remove(seq)
                 insort(self._running, seq, key=_rank)
-                self._count_hit(seq)
+                self._holdings.count_hit(seq)
             else:
-                self._free(seq)
+                self._holdings.free(seq)
                 return
-
-    def _take_prefix(self, seq: Sequence) -> None:
-        """Take over what the cache has of a sequence's tokens, but for the last one."""
-        num_blocks = (seq.num_tokens - 1) // self._pool.block_size
-        seq.block_ids = self._pool.take_over(self._keys(seq)[:num_blocks])
-        seq.num_computed_tokens = len(seq.block_ids) * self._pool.block_size
 
     def _is_computed_by_another(self, seq: Sequence) -> bool:
         """The block that a sequence needs next is still to come from one that goes before it."""
-        at = len(seq.block_ids)
-        key = self._keys(seq)[at : at + 1]
-        if not key or seq.num_uncomputed_tokens <= self._pool.block_size:
-            return False
-        return any(
-            other.num_computed_tokens < seq.num_computed_tokens + self._pool.block_size
-            and self._keys(other)[at : at + 1] == key
-            and prefill_order(other) <= prefill_order(seq)
-            for other in self._running
-        )
-
-    def _count_hit(self, seq: Sequence) -> None:
-        """Only the first admission counts: what is found after a preemption was its own."""
-        if seq.num_cached_tokens is None and self._enable_prefix_caching:
-            seq.num_cached_tokens = seq.num_computed_tokens
-            self.num_queried_tokens += seq.num_tokens  # with what a resumed run has generated
-            self.num_hit_tokens += seq.num_computed_tokens
-
-    def _keys(self, seq: Sequence) -> list[bytes]:
-        """The keys of all full blocks of a sequence; none if there is no prefix cache."""
-        size = self._pool.block_size
-        return seq.block_keys(seq.num_tokens // size, size) if self._enable_prefix_caching else []
-
-    def _grow(self, seq: Sequence, num_tokens: int) -> bool:
-        """Give the sequence blocks for `num_tokens` tokens; false if there are not enough."""
-        missing = self._pool.blocks_for(num_tokens) - len(seq.block_ids)
-        if missing <= 0:
-            return True
-        blocks = self._pool.allocate(missing)
-        if blocks is None:
-            return False
-        seq.block_ids.extend(blocks)
-        return True
+        order = prefill_order(seq)
+        before = (other for other in self._running if prefill_order(other) <= order)
+        return self._holdings.is_coming(seq, before)
 
     def _preempt(self, seq: Sequence) -> None:
         self._running.remove(seq)
-        self._free(seq)
+        self._holdings.free(seq)
         insort(self._waiting, seq, key=_rank)
         self.num_preemptions += 1
-
-    def _free(self, seq: Sequence) -> None:
-        """The one place where a sequence gives its blocks back."""
-        self._pool.release(seq.block_ids)
-        seq.block_ids.clear()
-        seq.num_computed_tokens = 0
 
     def _take(self, chunk: Chunk, sampled: tuple[Sampled, ...]) -> SequenceOutput:
         seq, error, reason = chunk.seq, sampled[0].error, None
         if error is not None:
-            self._pool.forget(seq.block_ids)  # whatever it was, nobody else shall have it
+            self._holdings.condemn(seq)
             self._end(seq)
             return SequenceOutput(seq.request_id, (), FinishReason.ERROR, error)
         num_cached_tokens = 0 if seq.num_completion_tokens else seq.num_cached_tokens or 0
@@ -243,26 +215,16 @@ class Scheduler:
         token_ids = tuple(seq.token_ids[num_before:])
         self.num_draft_tokens += len(chunk.draft_ids)
         self.num_accepted_tokens += len(token_ids) - 1
-        self._advance(seq, seq.num_tokens - 1)
+        self._holdings.advance(seq, seq.num_tokens - 1)
         if reason is not None:
             self._end(seq)
         return SequenceOutput(
             seq.request_id, token_ids, reason, num_cached_tokens=num_cached_tokens
         )
 
-    def _advance(self, seq: Sequence, num_computed_tokens: int) -> None:
-        """So many tokens are in the cache now; blocks that are full can be shared from now on."""
-        size = self._pool.block_size
-        first, end = seq.num_computed_tokens // size, num_computed_tokens // size
-        seq.num_computed_tokens = num_computed_tokens
-        if first < end:
-            keys = self._keys(seq)[first:end]
-            for block_id, key in zip(seq.block_ids[first:], keys, strict=False):
-                self._pool.publish(block_id, key)
-
     def _end(self, seq: Sequence) -> None:
         self._running.remove(seq)
-        self._free(seq)
+        self._holdings.free(seq)
 
     def _finish_reason(self, seq: Sequence, token_id: int) -> FinishReason | None:
         params = seq.sampling

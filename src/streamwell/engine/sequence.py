@@ -2,7 +2,8 @@
 
 A sequence has no phase. `num_computed_tokens` catches up with `num_tokens`; prefill, chunked
 prefill, recompute after preemption and decode differ only in how far apart the two are (the note
-at the head of vLLM v1's scheduler).
+at the head of vLLM v1's scheduler). An encoder's input is work of the first chunk: it is computed
+when, and only when, a chunk starts at the first token.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Sequence:
     """One prompt and what was generated for it; only the scheduler changes it."""
 
     request_id: str
-    #: Prompt ids, then generated ids.
+    #: Prompt ids, then generated ids; of an encoder-decoder, what its decoder reads and says.
     token_ids: list[int]
     sampling: SamplingParams
     #: Lower goes first.
@@ -29,12 +30,16 @@ class Sequence:
     cache_salt: str = ""
     #: Of `token_ids`, those that were not generated; all of them if not given.
     num_prompt_tokens: int = -1
+    #: What the encoder reads; empty for decoders.
+    encoder_ids: tuple[int, ...] = ()
     #: The place in the order of arrival; given by the scheduler.
     arrival: int = 0
     #: Tokens whose keys and values are in the cache.
     num_computed_tokens: int = 0
     #: Cache blocks this sequence holds, in order of position.
     block_ids: list[int] = field(default_factory=list)
+    #: Cache blocks of the encoder's output, for cross-attention; all of them, or none.
+    cross_block_ids: list[int] = field(default_factory=list)
     #: Prompt tokens that its first admission found in the cache; `None` before that.
     num_cached_tokens: int | None = None
     lookup: PromptLookup = field(default_factory=PromptLookup)
@@ -50,8 +55,15 @@ class Sequence:
         return len(self.token_ids)
 
     @property
+    def num_unencoded_tokens(self) -> int:
+        """Tokens that the encoder has to read along with the next chunk."""
+        return 0 if self.num_computed_tokens else len(self.encoder_ids)
+
+    @property
     def num_uncomputed_tokens(self) -> int:
-        return len(self.token_ids) - self.num_computed_tokens
+        """All that is to be computed, the encoder's tokens included."""
+        num_left = len(self.token_ids) - self.num_computed_tokens
+        return num_left if self.num_computed_tokens else num_left + len(self.encoder_ids)
 
     @property
     def num_completion_tokens(self) -> int:
@@ -82,7 +94,8 @@ class Sequence:
 class Chunk:
     """The part of a sequence that one step computes: `[start, start + num_tokens)`.
 
-    Guessed tokens may follow the sequence's own; they are its last ones, and count.
+    Guessed tokens may follow the sequence's own; they are its last ones, and count. The encoder's
+    tokens do not: they come before, and on top.
     """
 
     seq: Sequence
@@ -100,9 +113,19 @@ class Chunk:
         return [*self.seq.token_ids[self.start : self.end], *self.draft_ids]
 
     @property
+    def encoder_ids(self) -> tuple[int, ...]:
+        """What the encoder reads before the chunk is computed: all of its input, or nothing."""
+        return () if self.start else self.seq.encoder_ids
+
+    @property
+    def cost(self) -> int:
+        """Tokens that it takes from a step's budget."""
+        return self.num_tokens + len(self.encoder_ids)
+
+    @property
     def is_decode(self) -> bool:
-        """It computes one token, and perhaps guesses after it."""
-        return self.num_tokens - len(self.draft_ids) == 1
+        """It computes the one token that was left, and perhaps guesses after it."""
+        return self.start + 1 == len(self.seq.token_ids) and not self.encoder_ids
 
     @property
     def is_sampled(self) -> bool:
@@ -139,17 +162,18 @@ class Step:
 
     @property
     def num_tokens(self) -> int:
-        return sum(chunk.num_tokens for chunk in self.chunks)
+        """Tokens of all chunks, the encoder's included."""
+        return sum(chunk.cost for chunk in self.chunks)
 
     @property
     def num_decodes(self) -> int:
-        """Chunks that compute one token, and perhaps guesses after it."""
+        """Chunks that compute the one token that was left, and perhaps guesses after it."""
         return sum(chunk.is_decode for chunk in self.chunks)
 
     @property
     def num_prefill_tokens(self) -> int:
         """Tokens of all other chunks."""
-        return sum(chunk.num_tokens for chunk in self.chunks if not chunk.is_decode)
+        return sum(chunk.cost for chunk in self.chunks if not chunk.is_decode)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 
 from streamwell.core.errors import LoadError
 from streamwell.engine.attention import Attention, LayerShape, sequence_attention
+from streamwell.models.weights import max_elements
 
 #: The name under which Transformers finds `attention_forward`.
 ATTENTION_NAME = "streamwell_paged"
@@ -34,13 +35,21 @@ _REFUSALS = (
 class TransformersDecoder:
     """A Transformers model over paged attention."""
 
-    def __init__(self, path: Path, dtype: torch.dtype, device: torch.device) -> None:
-        """Load a local folder.
+    def __init__(
+        self,
+        path: Path,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        trust_remote_code: bool = False,
+    ) -> None:
+        """Load a local folder; code in it is run only if it is trusted.
 
         Raises:
             LoadError: it cannot be loaded, or its attention is not ours to replace.
         """
-        self._model = _load(path, dtype).eval().to(device)
+        model = _load(path, dtype, trust_remote_code=trust_remote_code)
+        self._model = model.eval().to(device)
         self.vocab_size: int = self._model.get_input_embeddings().num_embeddings
         self.dtype, self.device = dtype, device
         self.shapes = _probe(self._model)
@@ -64,25 +73,46 @@ class TransformersDecoder:
         return logits
 
 
-def _load(path: Path, dtype: torch.dtype) -> Any:  # noqa: ANN401 - Transformers is not typed
+def _load(path: Path, dtype: torch.dtype, *, trust_remote_code: bool) -> Any:  # noqa: ANN401 - Transformers is not typed
     AttentionInterface.register(ATTENTION_NAME, attention_forward)
+    options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     try:
-        config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(path, **options)
+        if not trust_remote_code:
+            _check_size(config, path)
         model, report = AutoModelForCausalLM.from_pretrained(
             path,
             config=config,
             dtype=dtype,
             attn_implementation=ATTENTION_NAME,
-            local_files_only=True,
-            trust_remote_code=False,
             use_safetensors=True,
             output_loading_info=True,
+            **options,
         )
     except _REFUSALS as error:
-        raise LoadError(f"cannot load {path}: {error}") from error
+        is_about_us = ATTENTION_NAME in str(error)
+        reason = "its attention cannot be replaced" if is_about_us else error
+        raise LoadError(f"cannot load {path}: {reason}") from error
     if report["missing_keys"]:  # Transformers would make them up
         raise LoadError(f"{path} lacks weights: {', '.join(sorted(report['missing_keys']))}")
     return model
+
+
+def _check_size(config: Any, path: Path) -> None:  # noqa: ANN401 - Transformers is not typed
+    """Transformers makes room for what a config says, whatever the files hold.
+
+    Raises:
+        LoadError: it says much more than there is.
+    """
+    with torch.device("meta"):
+        sketch = AutoModelForCausalLM.from_config(config)
+    claimed = sum(tensor.numel() for tensor in (*sketch.parameters(), *sketch.buffers()))
+    is_quantized = getattr(config, "quantization_config", None) is not None
+    if claimed > (limit := max_elements(path, is_quantized=is_quantized)):
+        raise LoadError(
+            f"{path}/config.json describes {claimed} numbers, but the weights cannot be more than "
+            f"{limit}"
+        )
 
 
 @torch.inference_mode()
@@ -93,16 +123,31 @@ def _probe(model: Any) -> list[LayerShape]:  # noqa: ANN401 - Transformers is no
         LoadError: the model does not route its attention through `AttentionInterface`.
     """
     probe = ShapeProbe()
-    ids = torch.zeros((1, 2), dtype=torch.int64, device=model.device)
     positions = torch.arange(2, device=model.device)[None]
-    try:
-        model(input_ids=ids, position_ids=positions, use_cache=False, attention=probe)
-    except (TypeError, NotImplementedError) as error:
-        raise LoadError(f"this architecture cannot be served yet: {error}") from error
-    expected = model.config.get_text_config().num_hidden_layers
-    if sorted(probe.shapes) != list(range(expected)):
+    last = model.get_input_embeddings().num_embeddings - 1
+    for token_id in (0, last // 2, last):  # one embedding may be damaged, or that of padding
+        ids = torch.full_like(positions, token_id)
+        try:
+            out = model(input_ids=ids, position_ids=positions, use_cache=False, attention=probe)
+        except (TypeError, NotImplementedError) as error:
+            raise LoadError(f"this architecture cannot be served yet: {error}") from error
+        if out.logits.amax().isfinite():
+            break
+    else:
+        raise LoadError("the model's logits are not finite: its weights are damaged")
+    config = model.config.get_text_config()
+    if sorted(probe.shapes) != list(range(config.num_hidden_layers)):
         raise LoadError("this architecture cannot be served yet: not all layers are attention")
-    return [probe.shapes[layer] for layer in range(expected)]
+    _check_windows(config, probe)
+    return [probe.shapes[layer] for layer in range(config.num_hidden_layers)]
+
+
+def _check_windows(config: Any, probe: ShapeProbe) -> None:  # noqa: ANN401 - not typed
+    """Some modelling code leaves what a layer sees to masks, which we do not have."""
+    for layer, kind in enumerate(getattr(config, "layer_types", None) or ()):
+        expected = {"full_attention": None, "sliding_attention": config.sliding_window}
+        if kind not in expected or probe.windows[layer] != expected[kind]:
+            raise LoadError(f"this architecture cannot be served yet: layers of {kind}")
 
 
 class ShapeProbe:
@@ -110,6 +155,7 @@ class ShapeProbe:
 
     def __init__(self) -> None:
         self.shapes: dict[int, LayerShape] = {}
+        self.windows: dict[int, int | None] = {}
 
     def __call__(
         self,
@@ -120,9 +166,11 @@ class ShapeProbe:
         *,
         scale: float,
         window: int | None = None,
+        softcap: float | None = None,
     ) -> torch.Tensor:
         self.shapes[layer] = LayerShape(key.shape[1], key.shape[2], value.shape[2])
-        return sequence_attention(query, key, value, None, scale)
+        self.windows[layer] = window
+        return sequence_attention(query, key, value, None, scale, softcap)
 
 
 def attention_forward(
@@ -134,7 +182,7 @@ def attention_forward(
     *,
     attention: Attention,
     scaling: float | None = None,
-    sliding_window: int | None = None,
+    softcap: float | None = None,
     **kwargs: Any,  # noqa: ANN401 - Transformers passes what each family needs
 ) -> tuple[torch.Tensor, None]:
     """What Transformers' modelling code calls, with `[1, heads, num_tokens, dim]` tensors.
@@ -142,15 +190,20 @@ def attention_forward(
     Raises:
         NotImplementedError: the model asks for attention we do not have.
     """
-    for name in ("softcap", "s_aux", "position_bias"):
+    for name in ("s_aux", "position_bias"):
         if kwargs.get(name) is not None:
             raise NotImplementedError(f"attention with {name}")
+    if attention_mask is not None or not getattr(module, "is_causal", True):
+        raise NotImplementedError("attention that is not just causal")
+    # some families tell only the mask, which we do without
+    window = kwargs.get("sliding_window", getattr(module, "sliding_window", None))
     out = attention(
         int(module.layer_idx),  # type: ignore[arg-type]  # every attention module has one
         query[0].transpose(0, 1),
         key[0].transpose(0, 1),
         value[0].transpose(0, 1),
         scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
-        window=sliding_window,
+        window=window or None,
+        softcap=softcap,
     )
     return out[None], None

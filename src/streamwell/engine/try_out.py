@@ -49,8 +49,9 @@ def try_out_torch(decoder: LeanDecoder, spec: DecoderSpec) -> None:
         *,
         scale: float,
         window: int | None = None,
+        softcap: float | None = None,
     ) -> torch.Tensor:
-        attended = sequence_attention(query, key, value, None, scale)
+        attended = sequence_attention(query, key, value, None, scale, softcap)
         # on CPUs PyTorch's attention hides what is not finite in queries and keys
         return attended + (query * 0).sum() + (key * 0).sum()
 
@@ -68,7 +69,14 @@ def _check_finite(
     token_ids = (0, vocab_size // 2, vocab_size - 1)
     if not any(bool(logits_of(token_id).amax().isfinite()) for token_id in token_ids):
         raise LoadError(
-            "the model's logits are not finite: look at rms_norm_eps "
-            f"({spec.norm_eps}) and rope_theta ({spec.rope_theta}) in its config.json; "
+            f"the model's logits are not finite: look at {_suspects(spec)} in its config.json; "
             "else its weights are damaged"
         )
+
+
+def _suspects(spec: DecoderSpec) -> str:
+    """The fields whose values may be to blame."""
+    epsilon = "the epsilon of its norms" if spec.norm == "layer" else "rms_norm_eps"
+    thetas = {rope.theta: None for rope in spec.ropes if rope is not None}  # in order
+    suspects = [f"{epsilon} ({spec.norm_eps})", *(f"rope_theta ({theta})" for theta in thetas)]
+    return " and ".join(suspects)

@@ -62,7 +62,7 @@ def engine_request(spec: RunSpec, index: int, info: EngineInfo) -> GenerateReque
     sampling = replace(
         spec.sampling,
         seed=spec.sampling.seed + index,
-        max_tokens=min(spec.sampling.max_tokens, info.max_model_len - len(prompt_ids)),
+        max_tokens=min(spec.sampling.max_tokens, info.max_new_tokens(len(prompt_ids))),
     )
     return GenerateRequest(
         request_id=f"{spec.run_id}/{index}",
@@ -78,19 +78,33 @@ def _encode_all(
 ) -> tuple[tuple[int, ...], ...]:
     """Encode and check; what is far too long is refused before much work is done for it."""
     param = _prompt_param(request.kind)
-    for prompt in request.prompts:
+    given = request.prompts
+    if info.is_encoder_decoder and not encoder.has_chat_template:
+        given = tuple(_input_of(prompt, param) for prompt in given)
+    for prompt in given:
         _check_prompt(_beginning(encoder, prompt, info), info, param)
     _check_ids(request, info)
-    prompts = tuple(tuple(_encode(encoder, prompt)) for prompt in request.prompts)
+    prompts = tuple(tuple(_encode(encoder, prompt)) for prompt in given)
     for ids in prompts:
         _check_prompt(ids, info, param)
         _check_fit(ids, info, param)
     return prompts
 
 
+def _input_of(prompt: Prompt, param: str) -> Prompt:
+    """What an encoder reads of a conversation, if no template says so: the last user message."""
+    messages = [item for item in prompt if isinstance(item, Message)]
+    if not messages:
+        return prompt
+    inputs = [message.content for message in messages if message.role == "user"]
+    if not inputs:
+        raise InvalidRequest("this model reads the last user message, and there is none", param)
+    return inputs[-1]
+
+
 def _beginning(encoder: Encoder, prompt: Prompt, info: EngineInfo) -> Sequence[int]:
     """The ids of a long text's beginning: if these are too many, so are those of all of it."""
-    limit = _BEGINNING_CHARS_PER_TOKEN * info.max_model_len
+    limit = _BEGINNING_CHARS_PER_TOKEN * (info.max_prompt_len + 1)
     if isinstance(prompt, str):
         text = prompt
     else:
@@ -140,7 +154,12 @@ def _check_ids(request: RunRequest, info: EngineInfo) -> None:
 def _check_prompt(prompt: Sequence[int], info: EngineInfo, param: str) -> None:
     if not prompt:
         raise InvalidRequest("the prompt has no tokens", param)
-    if len(prompt) >= info.max_model_len:
+    if len(prompt) > info.max_prompt_len and info.is_encoder_decoder:
+        raise ContextLengthExceeded(
+            f"the prompt has {len(prompt)} tokens; the model reads {info.max_prompt_len} at most",
+            param,
+        )
+    if len(prompt) > info.max_prompt_len:
         raise ContextLengthExceeded(
             f"the prompt has {len(prompt)} tokens; the context of {info.max_model_len} must hold "
             "it and at least one more",
@@ -167,10 +186,12 @@ def _sampling(request: RunRequest, model: ServedModel, info: EngineInfo) -> Samp
 
     is_short = request.kind is RunKind.COMPLETION
     limit = DEFAULT_COMPLETION_TOKENS if is_short else info.max_model_len
+    # translations and summaries are to be right, not surprising
+    temperature = 0.0 if info.is_encoder_decoder else 1.0
     return SamplingParams(
         max_tokens=limit if asked.max_tokens is None else min(asked.max_tokens, info.max_model_len),
         seed=secrets.randbits(62) if asked.seed is None else asked.seed,
-        temperature=either(asked.temperature, "temperature", 1.0),
+        temperature=either(asked.temperature, "temperature", temperature),
         top_p=either(asked.top_p, "top_p", 1.0),
         top_k=int(either(asked.top_k, "top_k", 0)),
         min_p=either(asked.min_p, "min_p", 0.0),

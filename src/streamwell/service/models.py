@@ -22,6 +22,11 @@ class Encoder(Protocol):
     #: One more than the largest id that it knows.
     vocab_size: int
 
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether `encode_chat` works; asked of encoder-decoders only, which can do without."""
+        ...
+
     def encode_chat(self, messages: Sequence[Message]) -> list[int]: ...
 
     def encode_text(self, text: str) -> list[int]: ...

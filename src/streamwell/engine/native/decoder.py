@@ -44,7 +44,11 @@ def supports(spec: DecoderSpec, weights: Weights) -> bool:
         weights[f"model.layers.{layer}.mlp.gate_proj.weight"].shape[0]
         for layer in range(spec.num_layers)
     )
-    return spec.head_dim % _LANES == 0 and all(size % _LANES == 0 for size in inner_sizes)
+    return (
+        spec.is_plain
+        and spec.head_dim % _LANES == 0
+        and all(size % _LANES == 0 for size in inner_sizes)
+    )
 
 
 class NativeDecoder:

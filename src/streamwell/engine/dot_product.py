@@ -1,0 +1,52 @@
+"""Attention of queries over keys and values that lie side by side, with what PyTorch leaves out."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+
+
+def dot_product(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None,
+    scale: float,
+    softcap: float | None,
+    *,
+    is_causal: bool = False,
+) -> torch.Tensor:
+    """PyTorch's attention, or the same step by step with scores that are capped.
+
+    Args:
+        query: `[..., count, key_dim]`.
+        keys: `[..., length, key_dim]`.
+        values: `[..., length, value_dim]`.
+        mask: added to the scores; `None` shows everything, or what `is_causal` leaves.
+        scale: factor of the scores.
+        softcap: scores `x` become `softcap * tanh(x / softcap)`; `None` leaves them.
+        is_causal: each query sees keys up to its own place; for as many keys as queries.
+
+    Returns:
+        `[..., count, value_dim]`.
+    """
+    if softcap is None:
+        return functional.scaled_dot_product_attention(
+            query, keys, values, attn_mask=mask, is_causal=is_causal, scale=scale
+        )
+    scores = softcap * torch.tanh(query @ keys.transpose(-1, -2) * (scale / softcap))
+    if is_causal:
+        mask = additive(
+            torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril(),
+            scores.dtype,
+        )
+    if mask is not None:
+        scores = scores + mask
+    return scores.softmax(-1, dtype=torch.float32).to(values.dtype) @ values
+
+
+def additive(visible: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The mask to add to scores: zero where something is visible, else minus infinity."""
+    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(
+        ~visible, float("-inf")
+    )

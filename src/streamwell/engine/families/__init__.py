@@ -1,0 +1,102 @@
+"""Which model families the lean decoder knows, and how their configs and weights map onto it.
+
+A family is one section of a file here and a golden test against Transformers. Whatever is not
+understood completely is not guessed: `describe` says no, and the model runs on Transformers' code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from streamwell.engine.families import layouts
+from streamwell.engine.families.family import Family
+from streamwell.engine.families.fields import Fields, NotKnownError
+from streamwell.engine.families.gemma import GEMMA, GEMMA2, GEMMA3
+from streamwell.engine.families.gpt import FALCON, GPT2, GPT_NEOX, PHI, STARCODER2
+from streamwell.engine.families.llama import (
+    GRANITE,
+    LLAMA,
+    MISTRAL,
+    OLMO2,
+    PHI3,
+    QWEN2,
+    QWEN3,
+    SMOLLM3,
+)
+from streamwell.engine.families.mixtures import MIXTRAL, QWEN2_MOE, QWEN3_MOE
+from streamwell.engine.families.shapes import check_shapes
+from streamwell.engine.families.spec import DecoderSpec, Experts, Rope
+
+__all__ = [
+    "FAMILIES",
+    "DecoderSpec",
+    "Experts",
+    "Rope",
+    "canonical_weights",
+    "check_shapes",
+    "describe",
+    "max_positions",
+]
+
+#: By the `model_type` of their configs.
+FAMILIES: Mapping[str, Family] = {
+    "falcon": FALCON,
+    "gemma": GEMMA,
+    "gemma2": GEMMA2,
+    "gemma3_text": GEMMA3,
+    "gpt2": GPT2,
+    "gpt_neox": GPT_NEOX,
+    "granite": GRANITE,
+    "llama": LLAMA,
+    "mistral": MISTRAL,
+    "mixtral": MIXTRAL,
+    "olmo2": OLMO2,
+    "phi": PHI,
+    "phi3": PHI3,
+    "qwen2": QWEN2,
+    "qwen2_moe": QWEN2_MOE,
+    "qwen3": QWEN3,
+    "qwen3_moe": QWEN3_MOE,
+    "smollm3": SMOLLM3,
+    "starcoder2": STARCODER2,
+}
+
+
+def describe(config: Mapping[str, Any]) -> DecoderSpec | None:
+    """The spec of a model from its `config.json`, or `None` if it is not known completely."""
+    model_type = config.get("model_type")
+    family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
+    if family is None:
+        return None
+    try:
+        return family.read(Fields(config, family.defaults, family.names))
+    except NotKnownError:
+        return None
+
+
+def max_positions(config: Mapping[str, Any]) -> int | None:
+    """How many positions a model of any family can be asked for; `None` if its config is silent."""
+    spec = describe(config)
+    if spec is not None:
+        return spec.max_position_embeddings
+    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    names = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")
+    limits = [next((config[name] for name in names if config.get(name)), None)]
+    if rope.get("rope_type", rope.get("type")) == "longrope":
+        # beyond it a sequence would turn in another way, and its neighbours with it
+        limits += [c.get("original_max_position_embeddings") for c in (config, rope)]
+    return min((limit for limit in limits if limit), default=None)
+
+
+def canonical_weights(
+    config: Mapping[str, Any], spec: DecoderSpec, weights: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """The weights of a model that `describe` knows, under Llama's names and in Llama's layouts.
+
+    Raises:
+        RuntimeError: a tensor cannot be divided as the spec says.
+    """
+    return layouts.canonical(weights, FAMILIES[config["model_type"]].layout, spec)

@@ -1,0 +1,96 @@
+"""Brings a family's weights under Llama's names and into Llama's layouts.
+
+The names beyond Llama's own, below `model.layers.N.`: `post_self_attn_layernorm` and
+`post_mlp_layernorm` for norms of outputs, `mlp.gate` for the router of a mixture of experts,
+`mlp.experts.N.…` and `mlp.shared_expert.…` for the experts; `model.embed_positions` beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from streamwell.engine.families.spec import DecoderSpec
+
+Weights = Mapping[str, torch.Tensor]
+
+_HEAD_NORM = re.compile(r"\.self_attn\.[qk]_norm\.")
+_QUERIES_AND_KEYS = re.compile(r"\.self_attn\.[qk]_(proj|norm)\.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a family names its weights and lays them out."""
+
+    #: Regular expressions and what takes their place, one after the other. Queries, keys and values
+    #: in one are `self_attn.qkv_proj`, gate and up projection in one `mlp.gate_up_proj`.
+    names: tuple[tuple[str, str], ...] = ()
+    #: Whether linear layers are saved as `[in_features, out_features]`.
+    is_transposed: bool = False
+    #: Whether each head of keys stands beside its heads of queries, rather than after all of them.
+    is_interleaved: bool = False
+
+
+def canonical(weights: Weights, layout: Layout, spec: DecoderSpec) -> dict[str, torch.Tensor]:
+    """The weights as `engine.block` and the native helper read them; views where that is possible.
+
+    Raises:
+        RuntimeError: a tensor cannot be divided as the spec says.
+    """
+    renamed = {_rename(name, layout): tensor for name, tensor in weights.items()}
+    arranged: dict[str, torch.Tensor] = {}
+    for name, tensor in renamed.items():
+        is_matrix = layout.is_transposed and "_proj." in name and tensor.dim() == 2
+        tensor = tensor.t().contiguous() if is_matrix else tensor
+        arranged |= _split(name, tensor, layout, spec)
+    return {
+        name: _spread_turning(name, tensor, spec)
+        for name, tensor in arranged.items()
+        # the native helper would use them
+        if spec.qk_norm is not None or not _HEAD_NORM.search(name)
+    }
+
+
+def _rename(name: str, layout: Layout) -> str:
+    for pattern, replacement in layout.names:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def _split(
+    name: str, tensor: torch.Tensor, layout: Layout, spec: DecoderSpec
+) -> dict[str, torch.Tensor]:
+    """A tensor by its name, or the parts of one that fuses several."""
+    if ".mlp.gate_up_proj." in name:
+        gate, up = tensor.chunk(2)
+        return {name.replace("gate_up", "gate"): gate, name.replace("gate_up", "up"): up}
+    if ".self_attn.qkv_proj." not in name:
+        return {name: tensor}
+    counts = (spec.num_heads, spec.num_kv_heads, spec.num_kv_heads)
+    if layout.is_interleaved:
+        heads = tensor.view(spec.num_kv_heads, -1, spec.head_dim, *tensor.shape[1:])
+        parts = [heads[:, :-2], heads[:, -2:-1], heads[:, -1:]]
+        rows = [part.flatten(0, 2) for part in parts]
+    else:
+        rows = list(torch.split(tensor, [count * spec.head_dim for count in counts]))
+    return {name.replace("qkv", kind): part for kind, part in zip("qkv", rows, strict=True)}
+
+
+def _spread_turning(name: str, tensor: torch.Tensor, spec: DecoderSpec) -> torch.Tensor:
+    """Put the elements of a head that turn where those of a whole head would.
+
+    Element `i` then turns with `i + head_dim / 2` in every family, and those that stay turn by an
+    angle of zero. Scores do not change, since queries and keys are put in order alike.
+    """
+    dim = next((rope.dim for rope in spec.ropes if rope is not None), spec.head_dim)
+    if dim == spec.head_dim or not _QUERIES_AND_KEYS.search(name):
+        return tensor
+    order = torch.arange(spec.head_dim)
+    middle = (spec.head_dim - dim) // 2
+    turning, staying = order[:dim].chunk(2), order[dim:]
+    order = torch.cat((turning[0], staying[:middle], turning[1], staying[middle:]))
+    heads = tensor.view(-1, spec.head_dim, *tensor.shape[1:])
+    return heads[:, order].flatten(0, 1)

@@ -1,0 +1,99 @@
+"""Reads rotary position embeddings from a config, in all the ways that it has been written down."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from streamwell.engine.families.fields import Fields, number, require
+from streamwell.engine.families.spec import Llama3Scaling, Rope
+
+DEFAULT_THETA = 10_000.0
+
+
+def read_rope(
+    fields: Fields,
+    head_dim: int,
+    *,
+    theta: float = DEFAULT_THETA,
+    part: float | None = None,
+    theta_name: str = "rope_theta",
+    part_name: str = "partial_rotary_factor",
+) -> Rope:
+    """The rotary embeddings of a model that has the same in all layers.
+
+    Args:
+        fields: the config.
+        head_dim: elements of a head.
+        theta: what the family takes if nothing is said.
+        part: the share of a head that turns if nothing is said; `None`: always all of it.
+        theta_name: what the family called it before `rope_parameters`.
+        part_name: the same for the share.
+    """
+    given = fields.given("rope_scaling") or fields.given("rope_parameters") or {}
+    require(isinstance(given, dict) and not any(isinstance(v, dict) for v in given.values()))
+    turning = given.get("partial_rotary_factor", fields.given(part_name))
+    if turning is None:
+        turning = 1.0 if part is None else part
+    require(part is not None or turning == 1)
+    old_theta = fields.given(theta_name)
+    given = {"rope_theta": theta if old_theta is None else old_theta, **given}
+    return parse_rope(given, int(head_dim * number(turning)), fields)
+
+
+def parse_rope(given: Mapping[str, Any], dim: int, fields: Fields) -> Rope:
+    """Rotary embeddings as `rope_parameters` has them, for `dim` elements of a head."""
+    require(dim > 0 and dim % 2 == 0)
+    theta = number(given.get("rope_theta"))
+    kind = given.get("rope_type", given.get("type", "default"))
+    if kind == "linear":
+        return Rope(theta=theta, dim=dim, divisors=(number(given.get("factor")),))
+    if kind == "llama3":
+        return Rope(theta=theta, dim=dim, llama3=_llama3(given, fields))
+    if kind in ("longrope", "su"):
+        return _longrope(given, theta, dim, fields)
+    # frequencies of "dynamic" change beyond the trained positions only, and those are not served
+    require(kind in ("default", "dynamic"))
+    return Rope(theta=theta, dim=dim)
+
+
+def _llama3(given: Mapping[str, Any], fields: Fields) -> Llama3Scaling:
+    require(fields.given("original_max_position_embeddings") is None)
+    return Llama3Scaling(
+        factor=number(given.get("factor")),
+        low_freq_factor=number(given.get("low_freq_factor")),
+        high_freq_factor=number(given.get("high_freq_factor")),
+        original_max_positions=_positive(given.get("original_max_position_embeddings")),
+    )
+
+
+def _longrope(given: Mapping[str, Any], theta: float, dim: int, fields: Fields) -> Rope:
+    """LongRoPE (Ding et al. 2024) within the original context.
+
+    Beyond it the factors are others, for old positions too: what is cached would not fit them.
+    """
+    original = fields.given("original_max_position_embeddings")
+    if original is None:
+        original = given.get("original_max_position_embeddings")
+    original = _positive(original)
+    short = given.get("short_factor")
+    require(isinstance(short, list) and len(short) == dim // 2)
+    magnitude = given.get("attention_factor")
+    if magnitude is None:
+        factor = given.get("factor")
+        factor = fields.size("max_position_embeddings") / original if factor is None else factor
+        excess = max(number(factor), 1.0)
+        magnitude = math.sqrt(1 + math.log(excess) / math.log(original))
+    return Rope(
+        theta=theta,
+        dim=dim,
+        divisors=tuple(number(value) for value in short or ()),
+        magnitude=number(magnitude),
+        max_positions=original,
+    )
+
+
+def _positive(value: Any) -> int:  # noqa: ANN401 - as JSON has it
+    require(type(value) is int and value > 1)
+    return int(value)

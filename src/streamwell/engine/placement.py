@@ -1,0 +1,45 @@
+"""Where a model computes, and in what: its device and its dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from streamwell.engine.messages import EngineConfig
+
+_DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+
+
+def device_of(name: str) -> torch.device:
+    """The device of this name; `auto` is a GPU where there is one."""
+    if name != "auto":
+        return torch.device(name)
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def dtype_of(
+    config: EngineConfig, model_config: Mapping[str, Any], device: torch.device
+) -> torch.dtype:
+    """The dtype asked for, or the saved one, or the nearest that this device computes fast."""
+    if config.dtype != "auto":
+        return _DTYPES[config.dtype]
+    saved = _DTYPES.get(
+        model_config.get("dtype") or model_config.get("torch_dtype") or "", torch.float32
+    )
+    if device.type != "cpu" or saved is torch.float32:
+        return saved
+    # float16 has no fast path on any CPU, bfloat16 only where the hardware has it; quantised
+    # weights are the native helper's, which computes in float32
+    is_fast = _has_bfloat16() and config.quantization == "none"
+    return torch.bfloat16 if is_fast else torch.float32
+
+
+def _has_bfloat16() -> bool:
+    flags = torch.backends.cpu.get_cpu_capability()
+    return "AVX512" in flags and bool(torch.cpu._is_avx512_bf16_supported())

@@ -1,0 +1,1 @@
+"""Encoder-decoders: an encoder reads the input once, a decoder answers with an eye on it."""

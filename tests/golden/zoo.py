@@ -1,0 +1,132 @@
+"""The families that the golden tests cover, and the table of them in `docs/models.md`.
+
+`python tests/golden/zoo.py` writes the table; a test fails while it is not up to date.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "models.md"
+BEGIN, END = "<!-- families: written by tests/golden/zoo.py -->\n", "<!-- end of families -->"
+
+#: What runs a model, the fastest first.
+ALL = ("native", "torch", "transformers")
+TORCH = ("torch", "transformers")
+TORCH_ONLY = ("torch",)
+FOREIGN = ("transformers",)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A family, and the tiny models that stand for it."""
+
+    title: str
+    model_type: str
+    #: By the names of `tiny_models`: what must run each.
+    models: dict[str, tuple[str, ...]]
+    #: What these models have between them.
+    features: str
+
+
+ZOO = (
+    Entry(
+        "Llama 2 and 3, SmolLM, SmolLM2",
+        "llama",
+        {"llama": ALL, "llama-biases-tied": ALL, "llama3-rope": ALL, "llama-linear-rope": ALL},
+        "shared heads of keys, biases, tied embeddings, Llama 3 and linear rotary scaling",
+    ),
+    Entry(
+        "Qwen2, Qwen2.5", "qwen2", {"qwen2": ALL, "qwen2-window": ALL}, "biases, upper layers slide"
+    ),
+    Entry("Qwen3", "qwen3", {"qwen3-tied": ALL, "qwen3-odd": TORCH}, "norms of queries and keys"),
+    Entry(
+        "Qwen2-MoE",
+        "qwen2_moe",
+        {"qwen2-moe": TORCH},
+        "experts and a shared one, dense layers between, windows",
+    ),
+    Entry("Qwen3-MoE", "qwen3_moe", {"qwen3-moe": TORCH}, "experts in every other layer"),
+    Entry(
+        "Mistral",
+        "mistral",
+        {"mistral-window": ALL, "mistral-no-window": ALL},
+        "with and without sliding window",
+    ),
+    Entry("Mixtral", "mixtral", {"mixtral": TORCH}, "experts"),
+    Entry("Gemma", "gemma", {"gemma": TORCH}, "scaled embeddings, GELU gate"),
+    Entry(
+        "Gemma 2",
+        "gemma2",
+        {"gemma2": TORCH},
+        "soft caps, sliding and global layers, norms on both sides",
+    ),
+    Entry(
+        "Gemma 3, text only",
+        "gemma3_text",
+        {"gemma3": TORCH},
+        "two kinds of rotary embeddings, sliding and global layers",
+    ),
+    Entry("Phi-1, Phi-2", "phi", {"phi": TORCH}, "parallel layers that share a norm, half rotary"),
+    Entry(
+        "Phi-3, Phi-4",
+        "phi3",
+        {"phi3-window": ALL, "phi3-longrope": TORCH},
+        "fused projections, sliding window, partial rotary, LongRoPE up to the original context",
+    ),
+    Entry("OLMo 2", "olmo2", {"olmo2": TORCH}, "norms at the outputs, over whole projections"),
+    Entry("GPT-2", "gpt2", {"gpt2": TORCH}, "learned positions, transposed weights"),
+    Entry(
+        "GPT-NeoX, Pythia",
+        "gpt_neox",
+        {"gpt-neox": TORCH, "gpt-neox-in-a-row": TORCH},
+        "parallel layers or not, partial rotary",
+    ),
+    Entry(
+        "Falcon",
+        "falcon",
+        {
+            "falcon": TORCH_ONLY,
+            "falcon-groups": TORCH_ONLY,
+            "falcon-in-a-row": TORCH_ONLY,
+        },
+        "one head of keys, groups, or as many as queries; no ALiBi",
+    ),
+    Entry("StarCoder2", "starcoder2", {"starcoder2": TORCH}, "layer norms, sliding window"),
+    Entry("Granite", "granite", {"granite": TORCH}, "four multipliers"),
+    Entry("SmolLM3", "smollm3", {"smollm3": TORCH}, "layers without rotary embeddings"),
+    Entry("Llama with YaRN", "llama", {"llama-yarn": FOREIGN}, "a rotary scaling we do not have"),
+    Entry("Cohere 2", "cohere2", {"cohere2": FOREIGN}, "sliding and global layers"),
+    Entry("EXAONE 4", "exaone4", {"exaone4": FOREIGN}, "sliding and global layers"),
+    Entry("OPT", "opt", {"opt": FOREIGN}, "learned positions"),
+    Entry(
+        "DeepSeek-V3", "deepseek_v3", {"deepseek-v3": FOREIGN}, "latent attention, routed experts"
+    ),
+)
+
+
+def table() -> str:
+    """Markdown, one row for each family."""
+    lines = [
+        "| family | `model_type` | our decoders | Transformers' code | the tests cover |",
+        "|---|---|---|---|---|",
+    ]
+    for entry in ZOO:
+        runs = {impl for impls in entry.models.values() for impl in impls}
+        ours = ", ".join(f"`{impl}`" for impl in ALL[:2] if impl in runs) or "no"
+        theirs = "yes" if "transformers" in runs else "no"
+        cells = (entry.title, f"`{entry.model_type}`", ours, theirs, entry.features)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def updated(text: str) -> str:
+    """The document with the table as it should be."""
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n{table()}\n{END}{tail}"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(updated(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
