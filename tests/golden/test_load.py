@@ -90,12 +90,36 @@ def test_a_damaged_folder_is_refused(
         load_model(folder, model_impl)
 
 
-def test_attention_that_we_lack_is_refused(tmp_path: Path) -> None:
-    """GPT-OSS has sinks in its attention; serving it without would be serving it wrongly."""
-    folder = build("gpt-oss", tmp_path)
+@pytest.mark.parametrize(
+    ("name", "changes", "reason"),
+    [
+        ("gemma", {"use_bidirectional_attention": True}, "not just causal"),
+        ("gpt-oss", {}, "s_aux"),
+        ("llama4", {}, "layers of chunked_attention"),
+    ],
+)
+def test_attention_that_we_lack_is_refused(
+    tmp_path: Path, name: str, changes: dict[str, object], reason: str
+) -> None:
+    """Attention of all to all, with sinks, in chunks: serving them without would be wrong."""
+    folder = build(name, tmp_path)
+    edit_config(folder, **changes)
 
-    with pytest.raises(LoadError, match="s_aux"):
+    with pytest.raises(LoadError, match=reason):
         load_model(folder)
+
+
+@pytest.mark.parametrize("model_impl", ["torch", "transformers"])
+def test_names_without_the_usual_prefix_are_found(tmp_path: Path, model_impl: str) -> None:
+    """GPT-2 was published without it, and with masks among its weights."""
+    folder = build("gpt2", tmp_path)
+    expected = EngineRig(load_model(folder, model_impl)).serve(make_requests(300)[:4])
+    weights = load_file(folder / "model.safetensors")
+    bare = {name.removeprefix("transformer."): tensor for name, tensor in weights.items()}
+    bare |= {f"h.{layer}.attn.bias": torch.ones(1, 1, 8, 8) for layer in range(2)}
+    save_file(bare, folder / "model.safetensors", {"format": "pt"})
+
+    assert expected == EngineRig(load_model(folder, model_impl)).serve(make_requests(300)[:4])
 
 
 def test_attention_that_cannot_be_replaced_is_refused(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from transformers import (
     GPTNeoXConfig,
     GptOssConfig,
     GraniteConfig,
+    Llama4TextConfig,
     LlamaConfig,
     MistralConfig,
     MixtralConfig,
@@ -189,6 +190,15 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
         v_head_dim=16,
     ),
     # what nothing here can serve
+    "llama4": _config(
+        Llama4TextConfig,
+        head_dim=16,
+        intermediate_size_mlp=96,
+        num_local_experts=2,
+        num_experts_per_tok=1,
+        num_hidden_layers=4,
+        attention_chunk_size=WINDOW,
+    ),
     "gpt-oss": _config(GptOssConfig, head_dim=16, num_local_experts=4, num_experts_per_tok=2),
 }
 

@@ -5,6 +5,8 @@ The device is PyTorch's `meta`: tensors without values, which refuse to be read,
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -22,7 +24,19 @@ def tensor(*shape: int) -> torch.Tensor:
     return torch.empty(shape, device=META)
 
 
-def decoder(window: int | None) -> LeanDecoder:
+#: What adds steps of its own, or tensors that are made on the way.
+VARIED = {
+    "norm": "rms_plus_one",
+    "norm_placement": "around",
+    "qk_norm": "head",
+    "embedding_multiplier": 3.0,
+    "attention_softcap": 2.0,
+    "logits_softcap": 3.0,
+    "has_position_embeddings": True,
+}
+
+
+def decoder(window: int | None, variations: dict[str, Any]) -> LeanDecoder:
     spec = DecoderSpec(
         num_layers=1,
         num_heads=4,
@@ -33,8 +47,13 @@ def decoder(window: int | None) -> LeanDecoder:
         tie_word_embeddings=True,
         windows=(window,),
         ropes=(Rope(theta=10000.0, dim=8),),
+        **variations,
     )
-    weights = {"model.embed_tokens": tensor(VOCABULARY, HIDDEN), "model.norm": tensor(HIDDEN)}
+    weights = {
+        "model.embed_tokens": tensor(VOCABULARY, HIDDEN),
+        "model.embed_positions": tensor(64, HIDDEN),
+        "model.norm": tensor(HIDDEN),
+    }
     weights |= {
         f"model.layers.0.{name}": tensor(*shape)
         for name, shape in {
@@ -47,6 +66,10 @@ def decoder(window: int | None) -> LeanDecoder:
             "mlp.down_proj": (HIDDEN, INNER),
             "input_layernorm": (HIDDEN,),
             "post_attention_layernorm": (HIDDEN,),
+            "post_self_attn_layernorm": (HIDDEN,),
+            "post_mlp_layernorm": (HIDDEN,),
+            "self_attn.q_norm": (8,),
+            "self_attn.k_norm": (8,),
         }.items()
     }
     return LeanDecoder(spec, {f"{name}.weight": weight for name, weight in weights.items()})
@@ -58,10 +81,11 @@ def chunk(start: int, num_tokens: int) -> Chunk:
     return Chunk(sequence, start, num_tokens)
 
 
+@pytest.mark.parametrize("variations", [{}, VARIED], ids=["plain", "varied"])
 @pytest.mark.parametrize("window", [None, 3])
-def test_a_step_stays_on_its_device(window: int | None) -> None:
+def test_a_step_stays_on_its_device(window: int | None, variations: dict[str, Any]) -> None:
     """Decodes of even and uneven lengths, a new prompt and the rest of one."""
-    model = TorchModel(decoder(window), BLOCK_SIZE)
+    model = TorchModel(decoder(window, variations), BLOCK_SIZE)
     model.allocate(8)
     for decodes in ([chunk(5, 1), chunk(5, 1)], [chunk(5, 1), chunk(9, 1)]):
         logits = model.forward([*decodes, chunk(0, 6), chunk(4, 5)], [0, 1, 7, 12])

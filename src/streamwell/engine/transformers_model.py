@@ -144,8 +144,9 @@ def _probe(model: Any) -> list[LayerShape]:  # noqa: ANN401 - Transformers is no
 
 def _check_windows(config: Any, probe: ShapeProbe) -> None:  # noqa: ANN401 - not typed
     """Some modelling code leaves what a layer sees to masks, which we do not have."""
+    window = getattr(config, "sliding_window", None)
+    expected = {"full_attention": None, "sliding_attention": window}
     for layer, kind in enumerate(getattr(config, "layer_types", None) or ()):
-        expected = {"full_attention": None, "sliding_attention": config.sliding_window}
         if kind not in expected or probe.windows[layer] != expected[kind]:
             raise LoadError(f"this architecture cannot be served yet: layers of {kind}")
 
