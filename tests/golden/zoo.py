@@ -94,7 +94,7 @@ ZOO = (
         "one head of keys, groups, or as many as queries; no ALiBi",
     ),
     Entry("StarCoder2", "starcoder2", {"starcoder2": TORCH}, "layer norms, sliding window"),
-    Entry("Granite", "granite", {"granite": TORCH}, "four multipliers"),
+    Entry("Granite", "granite", {"granite": ALL}, "four multipliers"),
     Entry("SmolLM3", "smollm3", {"smollm3": TORCH}, "layers without rotary embeddings"),
     Entry("Llama with YaRN", "llama", {"llama-yarn": FOREIGN}, "a rotary scaling we do not have"),
     Entry("Cohere 2", "cohere2", {"cohere2": FOREIGN}, "sliding and global layers"),

@@ -49,6 +49,15 @@ class Experts:
     has_shared: bool
 
 
+#: Fields that are but factors of something.
+_FACTORS = {
+    "attention_scale",
+    "embedding_multiplier",
+    "logits_divisor",
+    "residual_multiplier",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderSpec:
     """A decoder; the fields with defaults are the declared variations of its block.
@@ -102,9 +111,9 @@ class DecoderSpec:
 
     @property
     def is_plain(self) -> bool:
-        """Whether this is Llama's block, but for sizes, windows, frequencies and head norms."""
+        """Whether this is Llama's block but for sizes, windows, frequencies, head norms, factors."""
         declared = [field for field in fields(self) if field.default is not MISSING]
-        varied = {f.name for f in declared if getattr(self, f.name) != f.default}
+        varied = {f.name for f in declared if getattr(self, f.name) != f.default} - _FACTORS
         if self.qk_norm == "head":
             varied.remove("qk_norm")
         rope = self.ropes[0]

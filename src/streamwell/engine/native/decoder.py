@@ -132,6 +132,8 @@ class NativeDecoder:
             )
         else:
             out.copy_(self._embedding[token_ids])
+        if self._spec.embedding_multiplier != 1:
+            out *= self._spec.embedding_multiplier
 
     def _make_buffers(self) -> _Buffers:
         spec = self._spec
@@ -173,7 +175,7 @@ class NativeDecoder:
         self, weight: torch.Tensor, bias: torch.Tensor | None, quantization: str
     ) -> PackedLinear:
         kind = storage_kind(weight, quantization, self.dtype)
-        linear = PackedLinear(self._library, weight, bias, kind)
+        linear = PackedLinear(self._library, weight, bias, kind, self._spec.residual_multiplier)
         self._kept.append(linear)
         return linear
 
@@ -194,8 +196,8 @@ class NativeDecoder:
             self._hidden_size,
             HeadsStruct(spec.num_heads, spec.num_kv_heads, spec.head_dim),
             spec.norm_eps,
-            spec.head_dim**-0.5,
-            self._vector(weights, "model.norm.weight"),
+            spec.scale,
+            self._keep(weights["model.norm.weight"].float() / spec.logits_divisor),
             self._head.struct,
             self._keep(angles.cos()),
             self._keep(angles.sin()),

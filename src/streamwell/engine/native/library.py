@@ -48,6 +48,7 @@ class LinearStruct(ctypes.Structure):
         ("n", c_int64),
         ("k", c_int64),
         ("kind", c_int32),
+        ("factor", c_float),
     ]
 
 

@@ -41,8 +41,14 @@ class PackedLinear:
     """
 
     def __init__(
-        self, library: ctypes.CDLL, weight: torch.Tensor, bias: torch.Tensor | None, kind: Kind
+        self,
+        library: ctypes.CDLL,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        kind: Kind,
+        factor: float = 1.0,
     ) -> None:
+        """`factor` is that of what is accumulated."""
         weight = weight.contiguous()
         n, k = weight.shape
         columns = -(-n // _PANEL) * _PANEL
@@ -74,6 +80,7 @@ class PackedLinear:
             n,
             k,
             kind,
+            factor,
         )
 
     def __call__(self, x: torch.Tensor, epilogue: Epilogue = Epilogue.STORE) -> torch.Tensor:

@@ -161,6 +161,7 @@ class Multiplication {
       const int64_t first = column + side * kLanes;
       values[side] = Scheme::finish(sums[side], linear_, first, row_scales_[row]);
       if (linear_.bias) values[side] = add(values[side], load(linear_.bias + first));
+      if (epilogue_ == kAccumulate) values[side] = mul(values[side], broadcast(linear_.factor));
     }
     if (epilogue_ == kGatedSilu) {
       const F32 gate = values[0];
