@@ -111,7 +111,7 @@ class DecoderSpec:
 
     @property
     def is_plain(self) -> bool:
-        """Whether this is Llama's block but for sizes, windows, frequencies, head norms, factors."""
+        """Whether only sizes, windows, frequencies, head norms and factors are not Llama's."""
         declared = [field for field in fields(self) if field.default is not MISSING]
         varied = {f.name for f in declared if getattr(self, f.name) != f.default} - _FACTORS
         if self.qk_norm == "head":
