@@ -15,7 +15,7 @@ from streamwell.engine.block_pool import BlockPool
 from streamwell.engine.loader import LoadedModel, load
 from streamwell.engine.loop import EngineLoop
 from streamwell.engine.messages import Add, EngineConfig
-from streamwell.engine.native.decoder import BLOCK_SIZE as NATIVE_BLOCK_SIZE
+from streamwell.engine.native.batch import BLOCK_SIZE as NATIVE_BLOCK_SIZE
 from streamwell.engine.scheduler import Scheduler
 
 MAX_MODEL_LEN, MAX_NUM_SEQS = 64, 8

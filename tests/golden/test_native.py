@@ -248,7 +248,10 @@ def test_a_token_does_not_depend_on_batch_or_chunks(
             assert torch.equal(alone[row], logits[0])
 
 
-@pytest.mark.parametrize("name", ["llama", "llama-biases-tied", "mistral-window", "qwen3-tied"])
+@pytest.mark.parametrize(
+    "name",
+    ["llama", "llama-biases-tied", "mistral-window", "qwen3-tied", "gemma2", "olmo2", "granite"],
+)
 def test_a_model_in_bfloat16_is_near_the_one_in_float32(tmp_path: Path, name: str) -> None:
     """Logits of a prompt, cut in two, differ by no more than roundings; stale blocks do no harm."""
     folder = build(name, tmp_path)

@@ -27,7 +27,7 @@ from streamwell.engine import assemble
 from streamwell.engine.families import DecoderSpec, Rope, describe
 from streamwell.engine.folder import read_json
 from streamwell.engine.loader import LoadedModel
-from streamwell.engine.native.decoder import BLOCK_SIZE as NATIVE_BLOCK_SIZE
+from streamwell.engine.native.batch import BLOCK_SIZE as NATIVE_BLOCK_SIZE
 from streamwell.engine.sequence import Chunk, Sequence
 
 pytestmark = pytest.mark.slow

@@ -29,7 +29,8 @@ from streamwell.engine.folder import read_json
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model
 from streamwell.engine.native import library
-from streamwell.engine.native.decoder import BLOCK_SIZE, NativeDecoder, supports
+from streamwell.engine.native.batch import BLOCK_SIZE
+from streamwell.engine.native.decoder import NativeDecoder, supports
 from streamwell.engine.native.linear import passes_self_test
 from streamwell.engine.placement import device_of, dtype_of
 from streamwell.engine.quantization import in_effect

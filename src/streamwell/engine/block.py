@@ -19,20 +19,10 @@ from streamwell.engine.families import DecoderSpec
 from streamwell.engine.feed_forward import make_feed_forward
 from streamwell.engine.linear import LinearMaker
 from streamwell.engine.quantization import head_quantization, rounded
-from streamwell.engine.rotary import Rotary, Turns, frequencies, rotate
+from streamwell.engine.rotary import Rotary, Turns, rotate
 
 Weights = Mapping[str, torch.Tensor]
 Norm = Callable[[torch.Tensor], torch.Tensor]
-
-
-def rotary_angles(spec: DecoderSpec, num_positions: int) -> torch.Tensor:
-    """`[num_positions, head_dim / 2]` float32: how far each pair turns at each position.
-
-    For specs that have the same rotary embeddings in all layers.
-    """
-    rope = spec.ropes[0]
-    assert rope is not None
-    return torch.outer(torch.arange(num_positions).float(), frequencies(rope, spec.head_dim))
 
 
 class Block:

@@ -49,15 +49,6 @@ class Experts:
     has_shared: bool
 
 
-#: Fields that are but factors of something.
-_FACTORS = {
-    "attention_scale",
-    "embedding_multiplier",
-    "logits_divisor",
-    "residual_multiplier",
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderSpec:
     """A decoder; the fields with defaults are the declared variations of its block.
@@ -110,12 +101,7 @@ class DecoderSpec:
         return self.head_dim**-0.5 if self.attention_scale is None else self.attention_scale
 
     @property
-    def is_plain(self) -> bool:
-        """Whether only sizes, windows, frequencies, head norms and factors are not Llama's."""
+    def variations(self) -> frozenset[str]:
+        """The declared fields that are not Llama's."""
         declared = [field for field in fields(self) if field.default is not MISSING]
-        varied = {f.name for f in declared if getattr(self, f.name) != f.default} - _FACTORS
-        if self.qk_norm == "head":
-            varied.remove("qk_norm")
-        rope = self.ropes[0]
-        has_one_rope = rope is not None and set(self.ropes) == {rope} and rope.magnitude == 1
-        return has_one_rope and not varied
+        return frozenset(f.name for f in declared if getattr(self, f.name) != f.default)

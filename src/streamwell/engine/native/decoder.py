@@ -11,44 +11,57 @@ from __future__ import annotations
 import ctypes
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from streamwell.engine.block import Weights, rotary_angles
-from streamwell.engine.families import DecoderSpec
+from streamwell.engine.block import Weights
+from streamwell.engine.families import DecoderSpec, Rope
+from streamwell.engine.native.batch import BLOCK_SIZE, Batch, Buffers
 from streamwell.engine.native.library import (
-    BatchStruct,
     CacheStruct,
     DecoderStruct,
+    Epilogue,
     HeadsStruct,
     LayerStruct,
-    SequencesStruct,
 )
-from streamwell.engine.native.linear import (
-    PackedLinear,
-    interleave,
-    make_workspace,
-    storage_kind,
-)
+from streamwell.engine.native.linear import PackedLinear, interleave, storage_kind
 from streamwell.engine.quantization import head_quantization
+from streamwell.engine.rotary import frequencies
 from streamwell.engine.sequence import Chunk
 
-#: Positions per cache block, as the helper lays them out.
-BLOCK_SIZE = 16
 _LANES = 16
+_GATES = {"silu": Epilogue.GATED_SILU, "gelu_tanh": Epilogue.GATED_GELU}
+#: Variations of the block that the helper has. What is declared anew keeps a model away by itself.
+_VARIATIONS = frozenset(
+    {
+        "norm",
+        "norm_placement",
+        "qk_norm",
+        "activation",
+        "attention_scale",
+        "attention_softcap",
+        "logits_softcap",
+        "logits_divisor",
+        "embedding_multiplier",
+        "residual_multiplier",
+    }
+)
 
 
 def supports(spec: DecoderSpec, weights: Weights) -> bool:
-    """Whether the helper's fixed widths fit this model."""
+    """Whether the helper has this model's variations, and its fixed widths fit."""
+    has_block = (
+        spec.variations <= _VARIATIONS
+        and spec.norm != "layer"
+        and spec.activation in _GATES
+        and (spec.residual_multiplier == 1 or spec.norm_placement == "before")
+    )
+    if not has_block or spec.head_dim % _LANES:
+        return False
     inner_sizes = (
         weights[f"model.layers.{layer}.mlp.gate_proj.weight"].shape[0]
         for layer in range(spec.num_layers)
     )
-    return (
-        spec.is_plain
-        and spec.head_dim % _LANES == 0
-        and all(size % _LANES == 0 for size in inner_sizes)
-    )
+    return all(size % _LANES == 0 for size in inner_sizes)
 
 
 class NativeDecoder:
@@ -79,6 +92,7 @@ class NativeDecoder:
         self._quantization = quantization
         self._kept: list[torch.Tensor | PackedLinear] = []  # what the structures point to
         self._layers = (LayerStruct * spec.num_layers)()
+        self._turns = {rope: self._rotary_tables(rope, max_positions) for rope in set(spec.ropes)}
         for layer, struct in enumerate(self._layers):
             self._fill_layer(struct, layer, weights)
         embedding = weights["model.embed_tokens.weight"]
@@ -88,7 +102,7 @@ class NativeDecoder:
             weights, ["model.embed_tokens" if tied else "lm_head"], head_quantization(quantization)
         )
         self._embedding = None if tied else embedding
-        self._struct = self._decoder_struct(weights, max_positions)
+        self._struct = self._decoder_struct(weights)
         self._buffers = self._make_buffers()
 
     @property
@@ -120,9 +134,11 @@ class NativeDecoder:
         token_ids = np.array([i for c in chunks for i in c.token_ids], np.int64)
         buffers = self._buffers.of(len(token_ids))
         self._embed(torch.from_numpy(token_ids), buffers["x"][: len(token_ids)])
-        batch = _Batch(chunks, rows)
+        batch = Batch(chunks, rows)
         logits = self._buffers.logits(len(rows))
         self._library.sw_forward(self._struct, batch.struct(buffers, logits))
+        if (cap := self._spec.logits_softcap) is not None:
+            logits.div_(cap).tanh_().mul_(cap)
         return logits
 
     def _embed(self, token_ids: torch.Tensor, out: torch.Tensor) -> None:
@@ -135,7 +151,7 @@ class NativeDecoder:
         if self._spec.embedding_multiplier != 1:
             out *= self._spec.embedding_multiplier
 
-    def _make_buffers(self) -> _Buffers:
+    def _make_buffers(self) -> Buffers:
         spec = self._spec
         attended = spec.num_heads * spec.head_dim
         widths = {
@@ -145,7 +161,7 @@ class NativeDecoder:
             "attended": attended,
             "gated": max(layer.down.k for layer in self._layers),
         }
-        return _Buffers(self._library, widths, self.vocab_size)
+        return Buffers(self._library, widths, self.vocab_size)
 
     def _fill_layer(self, struct: LayerStruct, layer: int, weights: Weights) -> None:
         prefix = f"model.layers.{layer}."
@@ -155,10 +171,17 @@ class NativeDecoder:
         gate_up, bias = _gate_up(weights, mlp)
         struct.gate_up = self._pack(gate_up, bias, self._quantization).struct
         struct.down = self._packed(weights, [f"{mlp}down_proj"]).struct
-        struct.norm_in = self._vector(weights, f"{prefix}input_layernorm.weight")
-        struct.norm_mid = self._vector(weights, f"{prefix}post_attention_layernorm.weight")
-        struct.query_norm = self._vector(weights, f"{attention}q_norm.weight")
-        struct.key_norm = self._vector(weights, f"{attention}k_norm.weight")
+        placement = self._spec.norm_placement
+        if placement in ("before", "around"):
+            struct.norm_in = self._norm(weights, f"{prefix}input_layernorm")
+            struct.norm_mid = self._norm(weights, f"{prefix}post_attention_layernorm")
+        if placement in ("after", "around"):
+            struct.norm_attended = self._norm(weights, f"{prefix}post_self_attn_layernorm")
+            struct.norm_out = self._norm(weights, f"{prefix}post_mlp_layernorm")
+        if self._spec.qk_norm is not None:
+            struct.query_norm = self._norm(weights, f"{attention}q_norm")
+            struct.key_norm = self._norm(weights, f"{attention}k_norm")
+        struct.cosines, struct.sines = self._turns[self._spec.ropes[layer]]
         struct.window = self._spec.windows[layer] or 0
 
     def _packed(
@@ -179,29 +202,43 @@ class NativeDecoder:
         self._kept.append(linear)
         return linear
 
-    def _vector(self, weights: Weights, name: str) -> int | None:
-        return self._keep(weights[name].float()) if name in weights else None
+    def _norm(self, weights: Weights, name: str, divisor: float = 1.0) -> int:
+        """The weights of a norm, as the helper multiplies them."""
+        weight = weights[f"{name}.weight"].float() + (self._spec.norm == "rms_plus_one")
+        return self._keep(weight / divisor)
+
+    def _rotary_tables(self, rope: Rope | None, max_positions: int) -> tuple[int, int]:
+        """Cosines and sines, each `[max_positions, head_dim / 2]`."""
+        half = self._spec.head_dim // 2
+        if rope is None:  # nothing turns
+            turning, magnitude = torch.zeros(half), torch.ones(half)
+        else:
+            turning, magnitude = frequencies(rope, self._spec.head_dim), torch.ones(half)
+            magnitude[: rope.dim // 2] = rope.magnitude
+        angles = torch.outer(torch.arange(max_positions).float(), turning)
+        return self._keep(angles.cos() * magnitude), self._keep(angles.sin() * magnitude)
 
     def _keep(self, tensor: torch.Tensor) -> int:
         tensor = tensor.contiguous()
         self._kept.append(tensor)
         return tensor.data_ptr()
 
-    def _decoder_struct(self, weights: Weights, max_positions: int) -> DecoderStruct:
+    def _decoder_struct(self, weights: Weights) -> DecoderStruct:
         spec = self._spec
-        angles = rotary_angles(spec, max_positions)
+        num_normed = spec.num_heads if spec.qk_norm == "projection" else 1
         return DecoderStruct(
-            self._layers,
-            spec.num_layers,
-            self._hidden_size,
-            HeadsStruct(spec.num_heads, spec.num_kv_heads, spec.head_dim),
-            spec.norm_eps,
-            spec.scale,
-            self._keep(weights["model.norm.weight"].float() / spec.logits_divisor),
-            self._head.struct,
-            self._keep(angles.cos()),
-            self._keep(angles.sin()),
-            self._has_pair_cache,
+            layers=self._layers,
+            num_layers=spec.num_layers,
+            hidden_size=self._hidden_size,
+            heads=HeadsStruct(spec.num_heads, spec.num_kv_heads, spec.head_dim),
+            norm_width=num_normed * spec.head_dim,
+            eps=spec.norm_eps,
+            scale=spec.scale,
+            softcap=spec.attention_softcap or 0.0,
+            final_norm=self._norm(weights, "model.norm", spec.logits_divisor),
+            head=self._head.struct,
+            gate=_GATES[spec.activation],
+            has_pair_cache=self._has_pair_cache,
         )
 
 
@@ -212,76 +249,3 @@ def _gate_up(weights: Weights, mlp: str) -> tuple[torch.Tensor, torch.Tensor | N
         return weight, None
     gate, up = weights[f"{mlp}gate_proj.bias"], weights[f"{mlp}up_proj.bias"]
     return weight, interleave(gate[:, None], up[:, None])[:, 0].float()
-
-
-class _Buffers:
-    """Memory that every step uses again; it grows to the largest step ever seen."""
-
-    def __init__(self, library: ctypes.CDLL, widths: dict[str, int], vocab_size: int) -> None:
-        """`widths` are the floats per row of each buffer, by its name in the structure."""
-        self._library = library
-        self._widths = widths
-        self._rows = 0
-        self._tensors: dict[str, torch.Tensor] = {}
-        self._logits = torch.empty(0, vocab_size)
-
-    def of(self, rows: int) -> dict[str, torch.Tensor]:
-        """Buffers of at least so many rows, by name, the workspace among them."""
-        if rows > self._rows:
-            self._rows = rows
-            self._tensors = {name: torch.empty(rows, w) for name, w in self._widths.items()}
-            widest = max(self._widths.values())
-            self._tensors["workspace"] = make_workspace(self._library, rows, widest)
-        return self._tensors
-
-    def logits(self, count: int) -> torch.Tensor:
-        """`[count, vocab_size]`."""
-        if len(self._logits) < count:
-            self._logits = torch.empty(count, self._logits.shape[1])
-        return self._logits[:count]
-
-
-class _Batch:
-    """The indices of one step, kept while the helper reads them."""
-
-    def __init__(self, chunks: list[Chunk], rows: list[int]) -> None:
-        counts = [chunk.num_tokens for chunk in chunks]
-        self._starts = np.array([chunk.start for chunk in chunks], np.int64)
-        self._first_rows = np.zeros(len(chunks) + 1, np.int64)
-        np.cumsum(counts, out=self._first_rows[1:])
-        owners = np.repeat(np.arange(len(chunks)), counts)
-        offsets = self._starts - self._first_rows[:-1]
-        self._positions = np.arange(len(owners)) + offsets[owners]
-        self._blocks = _block_table(chunks)
-        blocks = self._blocks[owners, self._positions // BLOCK_SIZE].astype(np.int64)
-        self._slots = blocks * BLOCK_SIZE + self._positions % BLOCK_SIZE
-        self._outputs = np.array(rows, np.int64)
-
-    def struct(self, buffers: dict[str, torch.Tensor], logits: torch.Tensor) -> BatchStruct:
-        """The structure that points to all of it."""
-        sequences = SequencesStruct(
-            count=len(self._starts),
-            first_rows=self._first_rows.ctypes.data,
-            starts=self._starts.ctypes.data,
-            blocks=self._blocks.ctypes.data,
-            max_blocks=self._blocks.shape[1],
-        )
-        return BatchStruct(
-            rows=len(self._positions),
-            positions=self._positions.ctypes.data,
-            slots=self._slots.ctypes.data,
-            sequences=sequences,
-            num_outputs=len(self._outputs),
-            outputs=self._outputs.ctypes.data,
-            logits=logits.data_ptr(),
-            **{name: buffer.data_ptr() for name, buffer in buffers.items()},
-        )
-
-
-def _block_table(chunks: list[Chunk]) -> npt.NDArray[np.int32]:
-    """`[len(chunks), most blocks]`; places that nobody reads hold block 0."""
-    tables = [chunk.seq.block_ids[: -(-chunk.end // BLOCK_SIZE)] for chunk in chunks]
-    table = np.zeros((len(tables), max(map(len, tables))), np.int32)
-    for row, blocks in zip(table, tables, strict=True):
-        row[: len(blocks)] = blocks
-    return table

@@ -35,6 +35,7 @@ class Epilogue(IntEnum):
     STORE = 0
     ACCUMULATE = 1
     GATED_SILU = 2
+    GATED_GELU = 3
 
 
 class LinearStruct(ctypes.Structure):
@@ -74,8 +75,12 @@ class LayerStruct(ctypes.Structure):
         ("down", LinearStruct),
         ("norm_in", c_void_p),
         ("norm_mid", c_void_p),
+        ("norm_attended", c_void_p),
+        ("norm_out", c_void_p),
         ("query_norm", c_void_p),
         ("key_norm", c_void_p),
+        ("cosines", c_void_p),
+        ("sines", c_void_p),
         ("cache", CacheStruct),
         ("window", c_int64),
     ]
@@ -89,12 +94,13 @@ class DecoderStruct(ctypes.Structure):
         ("num_layers", c_int64),
         ("hidden_size", c_int64),
         ("heads", HeadsStruct),
+        ("norm_width", c_int64),
         ("eps", c_float),
         ("scale", c_float),
+        ("softcap", c_float),
         ("final_norm", c_void_p),
         ("head", LinearStruct),
-        ("cosines", c_void_p),
-        ("sines", c_void_p),
+        ("gate", c_int32),
         ("has_pair_cache", c_int32),
     ]
 

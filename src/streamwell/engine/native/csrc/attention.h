@@ -38,8 +38,8 @@ struct Attention {
   float* out;        // [rows, queries * dim]
   Heads heads;
   const Cache& cache;
-  float scale;
-  int64_t window;  // 0 sees all
+  float scale, softcap;  // scores x become softcap * tanh(x / softcap), unless that is 0
+  int64_t window;        // 0 sees all
 
   // Where the tile of keys starts that the token at `position` reads first.
   int64_t first_key(int64_t position) const {
@@ -162,7 +162,7 @@ class FloatTask {
       }
     }
     for (int r = 0; r < R; ++r)
-      corrections_[r] = soften(weights_ + r * kTileKeys, num_blocks,
+      corrections_[r] = soften(weights_ + r * kTileKeys, num_blocks, attention_.softcap,
                                Sight(position_of(first + r), attention_.window, key),
                                seen_[first + r]);
     const int64_t count = std::min<int64_t>(kTileKeys, end - key);

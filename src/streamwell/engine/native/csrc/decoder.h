@@ -1,4 +1,4 @@
-// A whole forward pass of a pre-norm decoder: the blocks one after another, in place.
+// A whole forward pass of a decoder: the blocks one after another, in place.
 #pragma once
 
 #include "linear.h"
@@ -8,8 +8,10 @@ namespace streamwell {
 
 struct Layer {
   Linear qkv, out, gate_up, down;
-  const float *norm_in, *norm_mid;
-  const float *query_norm, *key_norm;  // [head_dim], or null
+  const float *norm_in, *norm_mid;        // of what attention and the feed-forward layer read, or null
+  const float *norm_attended, *norm_out;  // of what they give, or null
+  const float *query_norm, *key_norm;     // or null
+  const float *cosines, *sines;           // [positions, head_dim / 2]
   Cache cache;
   int64_t window;  // 0 sees all
 };
@@ -18,11 +20,12 @@ struct Decoder {
   const Layer* layers;
   int64_t num_layers, hidden_size;
   Heads heads;
-  float eps, scale;
+  int64_t norm_width;  // of norms of queries: that of a head, or of all
+  float eps, scale, softcap;
   const float* final_norm;
   Linear head;
-  const float *cosines, *sines;  // [positions, head_dim / 2]
-  int32_t has_pair_cache;        // `tile_attention.h`
+  int32_t gate;            // an epilogue
+  int32_t has_pair_cache;  // `tile_attention.h`
 };
 
 // One step. Buffers hold as many rows as the step has.
@@ -42,21 +45,41 @@ struct Batch {
   uint8_t* workspace;
 };
 
+// What a layer reads of the residual stream.
+inline const float* read_rows(const Decoder& decoder, const float* norm, const Batch& batch) {
+  if (!norm) return batch.x;
+  normalize_rows(batch.x, norm, batch.rows, decoder.hidden_size, decoder.eps, batch.normed);
+  return batch.normed;
+}
+
+// Adds what a layer gives to the residual stream.
+inline void add_output(const Decoder& decoder, const Linear& linear, const float* rows,
+                       const float* norm, const Batch& batch) {
+  if (!norm) return multiply(linear, rows, batch.rows, batch.x, kAccumulate, batch.workspace);
+  const int64_t size = decoder.hidden_size;
+  multiply(linear, rows, batch.rows, batch.normed, kStore, batch.workspace);
+  normalize_rows(batch.normed, norm, batch.rows, size, decoder.eps, batch.normed);
+  add_rows(batch.normed, batch.rows * size, batch.x);
+}
+
 template <class Kernel>
 void forward(const Decoder& decoder, const Layer& layer, const Batch& batch) {
-  const int64_t rows = batch.rows, size = decoder.hidden_size;
-  normalize_rows(batch.x, layer.norm_in, rows, size, decoder.eps, batch.normed);
-  multiply(layer.qkv, batch.normed, rows, batch.qkv, kStore, batch.workspace);
+  const int64_t rows = batch.rows;
+  const float* input = read_rows(decoder, layer.norm_in, batch);
+  multiply(layer.qkv, input, rows, batch.qkv, kStore, batch.workspace);
   place_rows<typename Kernel::CacheKind>(
-      batch.qkv, layer.query_norm, layer.key_norm, decoder.eps, decoder.cosines, decoder.sines,
+      batch.qkv,
+      {layer.query_norm, layer.key_norm, decoder.norm_width, decoder.eps, layer.cosines,
+       layer.sines},
       batch.positions, batch.slots, rows, decoder.heads, layer.cache);
-  attend<Kernel>(
-      {batch.qkv, batch.attended, decoder.heads, layer.cache, decoder.scale, layer.window},
-      batch.sequences);
-  multiply(layer.out, batch.attended, rows, batch.x, kAccumulate, batch.workspace);
-  normalize_rows(batch.x, layer.norm_mid, rows, size, decoder.eps, batch.normed);
-  multiply(layer.gate_up, batch.normed, rows, batch.gated, kGatedSilu, batch.workspace);
-  multiply(layer.down, batch.gated, rows, batch.x, kAccumulate, batch.workspace);
+  attend<Kernel>({batch.qkv, batch.attended, decoder.heads, layer.cache, decoder.scale,
+                  decoder.softcap, layer.window},
+                 batch.sequences);
+  add_output(decoder, layer.out, batch.attended, layer.norm_attended, batch);
+  input = read_rows(decoder, layer.norm_mid, batch);
+  multiply(layer.gate_up, input, rows, batch.gated, static_cast<Epilogue>(decoder.gate),
+           batch.workspace);
+  add_output(decoder, layer.down, batch.gated, layer.norm_out, batch);
 }
 
 inline void forward(const Decoder& decoder, const Batch& batch) {

@@ -11,7 +11,19 @@
 
 namespace streamwell {
 
-enum Epilogue : int32_t { kStore = 0, kAccumulate = 1, kGatedSilu = 2 };
+enum Epilogue : int32_t { kStore = 0, kAccumulate = 1, kGatedSilu = 2, kGatedGelu = 3 };
+
+// What a gate makes of its input: SiLU, or the approximation of GELU by tanh (Hendrycks and Gimpel
+// 2016), which is the same with another argument of the logistic function.
+inline F32 activate(F32 gate, Epilogue epilogue) {
+  F32 inner = gate;
+  if (epilogue == kGatedGelu) {
+    const F32 square = mul(gate, gate);
+    const F32 cubic = fma(mul(square, broadcast(0.044715f)), gate, gate);
+    inner = mul(cubic, broadcast(1.5957691216f));  // twice the root of 2 / pi
+  }
+  return div(gate, add(broadcast(1.0f), exp(sub(zero(), inner))));
+}
 
 // How rows are cut into tiles: as few as possible, of nearly equal height.
 struct Tiles {
@@ -163,10 +175,9 @@ class Multiplication {
       if (linear_.bias) values[side] = add(values[side], load(linear_.bias + first));
       if (epilogue_ == kAccumulate) values[side] = mul(values[side], broadcast(linear_.factor));
     }
-    if (epilogue_ == kGatedSilu) {
-      const F32 gate = values[0];
-      const F32 silu = div(gate, add(broadcast(1.0f), exp(sub(zero(), gate))));
-      write(y_ + row * (linear_.n / 2) + column / 2, mul(silu, values[1]), kLanes);
+    if (epilogue_ >= kGatedSilu) {
+      const F32 gated = mul(activate(values[0], epilogue_), values[1]);
+      write(y_ + row * (linear_.n / 2) + column / 2, gated, kLanes);
       return;
     }
     for (int side = 0; side < 2; ++side) {

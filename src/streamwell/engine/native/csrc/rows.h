@@ -82,12 +82,38 @@ struct FloatCache {
   }
 };
 
-// Queries, keys and values of each row as the projection left them, in place: head norms where the
-// model has them, rotation, and keys and values into the cache.
+inline void add_rows(const float* rows, int64_t size, float* sums) {
+#pragma omp parallel for if (size >= (1 << 14))
+  for (int64_t i = 0; i < size; ++i) sums[i] += rows[i];
+}
+
+// What becomes of queries and keys between projection and attention.
+struct Placing {
+  const float *query_norm, *key_norm;  // or null
+  int64_t norm_width;                  // of a query norm: that of a head, or of all
+  float eps;
+  const float *cosines, *sines;  // [positions, head_dim / 2]
+};
+
+inline void normalize_heads(float* queries, const Placing& placing, Heads heads) {
+  if (placing.norm_width == heads.dim) {
+    for (int64_t h = 0; h < heads.queries + heads.kv; ++h) {
+      float* head = queries + h * heads.dim;
+      normalize(head, h < heads.queries ? placing.query_norm : placing.key_norm, heads.dim,
+                placing.eps, head);
+    }
+    return;
+  }
+  float* keys = queries + heads.queries * heads.dim;
+  normalize(queries, placing.query_norm, heads.queries * heads.dim, placing.eps, queries);
+  normalize(keys, placing.key_norm, heads.kv * heads.dim, placing.eps, keys);
+}
+
+// Queries, keys and values of each row as the projection left them, in place: norms where the model
+// has them, rotation, and keys and values into the cache.
 template <class CacheKind>
-void place_rows(float* qkv, const float* query_norm, const float* key_norm, float eps,
-                       const float* cosines, const float* sines, const int64_t* positions,
-                       const int64_t* slots, int64_t rows, Heads heads, const Cache& cache) {
+void place_rows(float* qkv, const Placing& placing, const int64_t* positions, const int64_t* slots,
+                int64_t rows, Heads heads, const Cache& cache) {
   const int64_t half = heads.dim / 2;
   for (int64_t row = 0; row < rows; ++row)
     if (slots[row] % kLanes == 0) CacheKind::open_block(slots[row] / kLanes, heads, cache);
@@ -95,12 +121,10 @@ void place_rows(float* qkv, const float* query_norm, const float* key_norm, floa
   for (int64_t row = 0; row < rows; ++row) {
     float* queries = qkv + row * heads.row_floats();
     float* keys = queries + heads.queries * heads.dim;
-    for (int64_t h = 0; h < heads.queries + heads.kv; ++h) {
-      float* head = queries + h * heads.dim;
-      const float* norm = h < heads.queries ? query_norm : key_norm;
-      if (norm) normalize(head, norm, heads.dim, eps, head);
-      rotate(head, cosines + positions[row] * half, sines + positions[row] * half, heads.dim);
-    }
+    if (placing.query_norm) normalize_heads(queries, placing, heads);
+    for (int64_t h = 0; h < heads.queries + heads.kv; ++h)
+      rotate(queries + h * heads.dim, placing.cosines + positions[row] * half,
+             placing.sines + positions[row] * half, heads.dim);
     CacheKind::write(keys, keys + heads.kv * heads.dim, slots[row], heads, cache);
   }
 }

@@ -39,14 +39,21 @@ struct Sight {
   }
 };
 
+inline F32 capped(F32 score, float cap) {
+  const F32 power = exp(mul(score, broadcast(2.0f / cap)));
+  const F32 tanh = sub(broadcast(1.0f), div(broadcast(2.0f), add(power, broadcast(1.0f))));
+  return mul(tanh, broadcast(cap));
+}
+
 // Scores of a row become weights in place; keys it must not see get none. Returns what earlier sums
 // of the row are to be multiplied by.
-inline float soften(float* weights, int64_t num_blocks, Sight sight, Seen& seen) {
+inline float soften(float* weights, int64_t num_blocks, float softcap, Sight sight, Seen& seen) {
   const F32 nothing = broadcast(-std::numeric_limits<float>::infinity());
   const bool sees_all = sight.visible >= num_blocks * kLanes && sight.hidden <= 0;
   F32 scores[kTileBlocks], peak = nothing;
   for (int64_t b = 0; b < num_blocks; ++b) {
     scores[b] = load(weights + b * kLanes);
+    if (softcap != 0.0f) scores[b] = capped(scores[b], softcap);
     if (!sees_all) scores[b] = sight.only_seen(scores[b], nothing, b);
     peak = max(peak, scores[b]);
   }

@@ -156,7 +156,7 @@ class TileTask {
   void soften_row(int64_t row, int64_t r, int64_t key, int64_t num_blocks) {
     float* scores = scores_ + r * kTileKeys;
     const Sight sight(position_of(row), attention_.window, key);
-    const float correction = soften(scores, num_blocks, sight, seen_[row]);
+    const float correction = soften(scores, num_blocks, attention_.softcap, sight, seen_[row]);
     for (int64_t b = 0; b < num_blocks; ++b)
       PairCache::store_pairs(weights_ + r * kTileKeys + b * kLanes, load(scores + b * kLanes));
     if (correction == 1.0f) return;
