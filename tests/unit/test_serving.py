@@ -1,11 +1,14 @@
-"""The bytes of HTTP that we frame ourselves are those that h11 would send."""
+"""The bytes of HTTP that we frame ourselves are those that h11 would send; how a server ends."""
 
 from __future__ import annotations
+
+import asyncio
+from typing import Any
 
 import h11
 import pytest
 
-from streamwell.server.serving import _Connection
+from streamwell.server.serving import _Connection, make_server
 
 CHUNKED: list[tuple[bytes, bytes]] = []
 SIZED = [(b"content-length", b"10")]
@@ -53,3 +56,27 @@ def test_an_answer_to_head_has_no_body() -> None:
     empty = h11.Data(data=b"")  # all that uvicorn gives h11 then
     assert theirs.send(empty) == ours.send(empty)
     assert theirs.send(h11.EndOfMessage()) == ours.send(h11.EndOfMessage())
+
+
+def test_a_server_without_a_model_ends_after_its_readers_were_told() -> None:
+    """It waits for no run, but runs that it has taken over are let go of in order."""
+    drains_s: list[float] = []
+
+    async def drain(seconds: float) -> None:
+        assert not server.should_exit
+        drains_s.append(seconds)
+        drained.set()
+
+    async def app(*_args: Any) -> None: ...  # noqa: ANN401 - ASGI's
+
+    async def test() -> None:
+        server.exit_now()
+        await drained.wait()
+        await asyncio.sleep(0)
+
+    drained = asyncio.Event()
+    server = make_server(app, drain=drain, drain_s=60, send_timeout_s=60)
+    asyncio.run(test())
+
+    assert drains_s == [0.0]
+    assert server.should_exit

@@ -85,16 +85,17 @@ class DrainingServer(uvicorn.Server):
             self._event_loop.call_soon_threadsafe(self._take_signal)
 
     def exit_now(self) -> None:
-        """Stop without draining."""
-        self.should_exit = True
+        """Stop as after a second signal: nothing is waited for, but readers are told."""
+        if not self.should_exit:
+            self.config.timeout_graceful_shutdown = _HURRIED_CLOSE_TIMEOUT_S
+            self._begin_drain(0.0)
 
     def _take_signal(self) -> None:
         if not self._drains:
             log.info("draining; a second signal stops at once")
             self._begin_drain(self._drain_s)
         elif len(self._drains) == 1 and not self.should_exit:
-            self.config.timeout_graceful_shutdown = _HURRIED_CLOSE_TIMEOUT_S
-            self._begin_drain(0.0)
+            self.exit_now()
         else:
             self._exit_at_once()
 
