@@ -17,7 +17,8 @@ from tiny_models import build
 from streamwell.core.errors import LoadError
 from streamwell.engine.loader import LoadedModel
 from streamwell.engine.native import library
-from streamwell.engine.native.batch import BLOCK_SIZE, NativeDecoder
+from streamwell.engine.native.batch import BLOCK_SIZE
+from streamwell.engine.native.decoder import NativeDecoder
 from streamwell.engine.native.linear import passes_self_test
 
 pytestmark = pytest.mark.slow

@@ -265,3 +265,32 @@ def test_a_folder_without_tokenizer_json_loads_too(tmp_path: Path) -> None:
 
     assert (1, "Hi 你 !") == (ids[-1], encoder.decode(tuple(ids)))
     assert encoder.vocab_size > max(ids)
+
+
+@pytest.mark.slow
+def test_words_stay_apart_when_a_tokenizer_strips_them(tmp_path: Path) -> None:
+    """Marian's takes spaces off both ends of a text; token by token it gives the same text."""
+    sentencepiece = pytest.importorskip("sentencepiece")
+    words = "the quick brown fox jumps over a lazy dog".split()
+    lines = [" ".join(words[number % 9 :]) for number in range(200)]
+    model = BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, vocab_size=40, minloglevel=2
+    )
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    names = {pieces.id_to_piece(number) for number in range(40)} - {"<s>", "</s>", "<unk>"}
+    vocab = {name: i for i, name in enumerate(["</s>", "<unk>", *sorted(names), "<pad>"])}
+    for name in ("source.spm", "target.spm"):
+        (tmp_path / name).write_bytes(model.getvalue())
+    (tmp_path / "vocab.json").write_text(json.dumps(vocab))
+    config = {"tokenizer_class": "MarianTokenizer", "source_lang": "en", "target_lang": "de"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it recommends a package that only normalises
+        encoder = PromptEncoder.load(tmp_path)
+    ids = encoder.encode_text("over the lazy fox a dog jumps")
+    detokenizer = Detokenizer(encoder.decode)
+
+    text = "".join([*map(detokenizer.push, ids), detokenizer.flush()])
+
+    assert "over the lazy fox a dog jumps" == encoder.decode(ids) == text

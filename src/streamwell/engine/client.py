@@ -49,6 +49,7 @@ log = structlog.get_logger()
 #: Seconds without a heartbeat after which a process is taken for frozen. While it loads, imports
 #: may hold up its heartbeats for long.
 FROZEN_S, FROZEN_LOADING_S = 8.0, 60.0
+SECOND_LOOK_S = 0.5
 
 
 class Mailbox:
@@ -209,19 +210,28 @@ class ProcessEngine:
             reader, self._writer = await asyncio.open_connection(sock=running.connection)
             self._writer.write(encode_frame(self._config))
             while True:
-                async with asyncio.timeout(self._silence_limit_s):
-                    header = await reader.readexactly(HEADER_BYTES)
-                    body = await reader.readexactly(body_length(header))
-                self._take(decode_to_server(body))
+                header = await self._read(reader, HEADER_BYTES)
+                self._take(decode_to_server(await self._read(reader, body_length(header))))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         except TimeoutError as error:
             log.warning("engine hangs; killing it", reason=str(error) or "no heartbeat")
         finally:
-            if self._writer is not None:
-                self._writer.close()
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                writer.close()
             exit_code = await asyncio.shield(asyncio.to_thread(running.end))
             log.debug("engine process ended", pid=running.process.pid, exit_code=exit_code)
+
+    async def _read(self, reader: asyncio.StreamReader, num_bytes: int) -> bytes:
+        """Raises `TimeoutError` if the process is silent for too long."""
+        try:
+            async with asyncio.timeout(self._silence_limit_s):
+                return await reader.readexactly(num_bytes)
+        except TimeoutError:
+            # if this process was frozen itself, what came meanwhile has still to be looked at
+            async with asyncio.timeout(SECOND_LOOK_S):
+                return await reader.readexactly(num_bytes)
 
     @property
     def _silence_limit_s(self) -> float:

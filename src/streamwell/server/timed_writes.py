@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import socket
 import sys
 import termios
 from contextlib import suppress
 from typing import Any
+
+#: Seconds of many streams, and a round trip of a fast connection around the world.
+_SEND_BUFFER_BYTES = 128 << 10
 
 
 class TimedWrites(asyncio.Protocol):
@@ -24,6 +28,14 @@ class TimedWrites(asyncio.Protocol):
         super().__init__(*args, **options)
         self._send_timeout_s = send_timeout_s
         self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # left alone, the kernel would take megabytes for a client that reads nothing, and no write
+        # would ever wait
+        with suppress(OSError):
+            connection: socket.socket = transport.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        super().connection_made(transport)
 
     def pause_writing(self) -> None:
         super().pause_writing()

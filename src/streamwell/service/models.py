@@ -68,6 +68,7 @@ class ServedModel:
             self._encoder, self.info = await encoder, info
         finally:
             await asyncio.wait([encoder])
+            encoder.exception()  # it may be that the engine failed too, and says why
             self._tried.set()
         if self._encoder.vocab_size > info.vocab_size:
             log.warning(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -194,9 +194,28 @@ def _plain_decode(tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[int]
         # It skips special tokens, tidies nothing up, and costs a third of the call around it.
         decode: Callable[[Sequence[int]], str] = tokenizer.backend_tokenizer.decode
         return decode
-    return lambda ids: tokenizer.decode(
-        list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
-    )
+
+    def decode_ids(ids: Sequence[int]) -> str:
+        text: str = tokenizer.decode(
+            list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    return _keeping_last_space(decode_ids, tokenizer.get_vocab())
+
+
+def _keeping_last_space(
+    decode: Callable[[Sequence[int]], str], vocab: Mapping[str, int]
+) -> Callable[[Sequence[int]], str]:
+    """The same function for a tokenizer that strips its text, as Marian's does.
+
+    Its words would run together when they come one by one; with a token behind it that says itself
+    and no more, a space stays.
+    """
+    for token, token_id in vocab.items():
+        if token.isalnum() and decode([token_id, token_id]) == 2 * token:
+            return lambda ids: decode([*ids, token_id]).removesuffix(token)
+    return decode
 
 
 def _refuse_surrogates(text: str, param: str) -> None:

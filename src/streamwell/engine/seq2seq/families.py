@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streamwell.core.errors import LoadError
@@ -64,11 +64,11 @@ class Seq2SeqSpec:
     #: Factors of the embeddings, and of what the head reads.
     embedding_scale: float
     head_scale: float
-    #: What the decoder's text begins with before it says anything of its own.
-    start_ids: tuple[int, ...]
-    #: Never said.
-    banned_ids: tuple[int, ...]
     names: Names
+    #: What the decoder's text begins with before it says anything of its own.
+    start_ids: tuple[int, ...] = ()
+    #: Never said.
+    banned_ids: tuple[int, ...] = ()
 
 
 _T5_NAMES: Names = (
@@ -125,7 +125,7 @@ def unserved(generation_config: Config) -> tuple[str, ...]:
     return (f"generation_config.json asks for what is not served: {', '.join(asked)}",)
 
 
-def _t5(config: Config, *, feed_forward: str, scales_head: bool) -> dict[str, Any]:
+def _t5(config: Config, *, feed_forward: str, scales_head: bool) -> Seq2SeqSpec:
     kind, *activation = config.get("feed_forward_proj", feed_forward).split("-")
     is_gated = kind == "gated" and len(activation) == 1
     if not is_gated and activation:
@@ -133,29 +133,29 @@ def _t5(config: Config, *, feed_forward: str, scales_head: bool) -> dict[str, An
     name = activation[0] if is_gated else kind
     num_layers = config["num_layers"]
     num_heads, head_dim = config["num_heads"], config.get("d_kv", 64)
-    return {
-        "encoder": Stack(num_layers, num_heads, head_dim),
-        "decoder": Stack(config.get("num_decoder_layers") or num_layers, num_heads, head_dim),
-        "is_norm_first": True,
-        "is_rms_norm": True,
-        "norm_eps": config.get("layer_norm_epsilon", 1e-6),
-        "has_embedding_norm": False,
-        "has_final_norm": True,
-        "activation": "gelu_new" if is_gated and name == "gelu" else name,
-        "is_gated": is_gated,
-        "is_attention_scaled": False,
-        "has_learned_positions": False,
-        "relative_bias": RelativeBias(
+    return Seq2SeqSpec(
+        encoder=Stack(num_layers, num_heads, head_dim),
+        decoder=Stack(config.get("num_decoder_layers") or num_layers, num_heads, head_dim),
+        is_norm_first=True,
+        is_rms_norm=True,
+        norm_eps=config.get("layer_norm_epsilon", 1e-6),
+        has_embedding_norm=False,
+        has_final_norm=True,
+        activation="gelu_new" if is_gated and name == "gelu" else name,
+        is_gated=is_gated,
+        is_attention_scaled=False,
+        has_learned_positions=False,
+        relative_bias=RelativeBias(
             config.get("relative_attention_num_buckets", 32),
             config.get("relative_attention_max_distance", 128),
         ),
-        "embedding_scale": 1.0,
-        "head_scale": config["d_model"] ** -0.5 if scales_head else 1.0,
-        "names": _T5_NAMES,
-    }
+        embedding_scale=1.0,
+        head_scale=config["d_model"] ** -0.5 if scales_head else 1.0,
+        names=_T5_NAMES,
+    )
 
 
-def _t5_of_any_version(config: Config) -> dict[str, Any]:
+def _t5_of_any_version(config: Config) -> Seq2SeqSpec:
     # versions 1.1 and later do not scale, and their configs say so by not tying the embeddings;
     # Transformers 5 writes it down
     is_tied = config.get("tie_word_embeddings") is not False
@@ -163,7 +163,7 @@ def _t5_of_any_version(config: Config) -> dict[str, Any]:
     return _t5(config, feed_forward="relu", scales_head=scales_head)
 
 
-def _mt5(config: Config) -> dict[str, Any]:
+def _mt5(config: Config) -> Seq2SeqSpec:
     return _t5(config, feed_forward="gated-gelu", scales_head=False)
 
 
@@ -173,7 +173,7 @@ def _bart(
     is_norm_first: bool = False,
     has_embedding_norm: bool = True,
     has_learned_positions: bool = True,
-) -> dict[str, Any]:
+) -> Seq2SeqSpec:
     if not config.get("share_encoder_decoder_embeddings", True):
         raise LoadError("encoder and decoder have vocabularies of their own")
     hidden = config["d_model"]
@@ -182,39 +182,39 @@ def _bart(
         num_heads = config[f"{name}_attention_heads"]
         return Stack(config[f"{name}_layers"], num_heads, hidden // num_heads)
 
-    return {
-        "encoder": stack("encoder"),
-        "decoder": stack("decoder"),
-        "is_norm_first": is_norm_first,
-        "is_rms_norm": False,
-        "norm_eps": 1e-5,
-        "has_embedding_norm": has_embedding_norm,
-        "has_final_norm": is_norm_first,
-        "activation": config.get("activation_function", "gelu"),
-        "is_gated": False,
-        "is_attention_scaled": True,
-        "has_learned_positions": has_learned_positions,
-        "relative_bias": None,
-        "embedding_scale": hidden**0.5 if config.get("scale_embedding", False) else 1.0,
-        "head_scale": 1.0,
-        "names": _BART_NAMES,
-    }
+    return Seq2SeqSpec(
+        encoder=stack("encoder"),
+        decoder=stack("decoder"),
+        is_norm_first=is_norm_first,
+        is_rms_norm=False,
+        norm_eps=1e-5,
+        has_embedding_norm=has_embedding_norm,
+        has_final_norm=is_norm_first,
+        activation=config.get("activation_function", "gelu"),
+        is_gated=False,
+        is_attention_scaled=True,
+        has_learned_positions=has_learned_positions,
+        relative_bias=None,
+        embedding_scale=hidden**0.5 if config.get("scale_embedding", False) else 1.0,
+        head_scale=1.0,
+        names=_BART_NAMES,
+    )
 
 
-def _mbart(config: Config) -> dict[str, Any]:
+def _mbart(config: Config) -> Seq2SeqSpec:
     return _bart(config, is_norm_first=True)
 
 
-def _pegasus(config: Config) -> dict[str, Any]:
+def _pegasus(config: Config) -> Seq2SeqSpec:
     return _bart(config, is_norm_first=True, has_embedding_norm=False, has_learned_positions=False)
 
 
-def _marian(config: Config) -> dict[str, Any]:
+def _marian(config: Config) -> Seq2SeqSpec:
     return _bart(config, has_embedding_norm=False, has_learned_positions=False)
 
 
 #: By `model_type`.
-FAMILIES: Mapping[str, Callable[[Config], dict[str, Any]]] = {
+FAMILIES: Mapping[str, Callable[[Config], Seq2SeqSpec]] = {
     "t5": _t5_of_any_version,
     "mt5": _mt5,
     "bart": _bart,
@@ -229,6 +229,8 @@ def is_encoder_decoder(config: Config) -> bool:
     return bool(config.get("is_encoder_decoder", config.get("model_type") in _ALWAYS))
 
 
+#: What their decoders start with where no config says it.
+_STARTS = {"mt5": 0, "bart": 2, "marian": 58100, "pegasus": 0}
 #: Families whose older configs do not say what they are, since there is nothing else.
 _ALWAYS = ("t5", "mt5", "marian")
 
@@ -250,26 +252,29 @@ def describe(config: Config, generation_config: Config) -> Seq2SeqSpec:
             f"this encoder-decoder ({names[0]}) cannot be served; those that can are "
             f"{', '.join(FAMILIES)} models that generate, with weights that are not quantised"
         )
+    said = generation_config or config
+    start_ids = _start_ids(config, said)
+    return replace(family(config), start_ids=start_ids, banned_ids=_banned_ids(said))
 
-    def either(field: str) -> Any:  # noqa: ANN401 - JSON
-        value = generation_config.get(field)
-        return config.get(field) if value is None else value
 
-    start = either("decoder_start_token_id")
-    start = either("bos_token_id") if start is None else start
-    forced = either("forced_bos_token_id")
-    start_ids = (start,) if forced is None else (start, forced)
-    if not all(isinstance(i, int) and i >= 0 for i in start_ids):
-        raise LoadError(
-            f"decoder_start_token_id, forced_bos_token_id: {start_ids} are no token ids"
-        )
-    bad_words = either("bad_words_ids") or []
-    banned = {ids[0] for ids in bad_words if len(ids) == 1} | {*(either("suppress_tokens") or ())}
-    return Seq2SeqSpec(
-        start_ids=start_ids,
-        banned_ids=tuple(sorted(banned - {either("eos_token_id")})),
-        **family(config),
-    )
+def _start_ids(config: Config, said: Config) -> tuple[int, ...]:
+    """How `generate` begins: a start, and perhaps a token that is forced, such as a language's."""
+    default = _STARTS.get(config["model_type"], said.get("bos_token_id"))
+    starts = [source.get("decoder_start_token_id") for source in (said, config)]
+    ids: list[Any] = [next((start for start in starts if start is not None), default)]
+    if said.get("forced_bos_token_id") is not None:
+        ids.append(said["forced_bos_token_id"])
+    if not all(isinstance(i, int) and i >= 0 for i in ids):
+        raise LoadError(f"decoder_start_token_id, forced_bos_token_id: {ids} are no token ids")
+    return tuple(ids)
+
+
+def _banned_ids(said: Config) -> tuple[int, ...]:
+    """Tokens that `generate` would never choose; words of several tokens are not looked for."""
+    ends = said.get("eos_token_id")
+    words = [ids[0] for ids in said.get("bad_words_ids") or [] if len(ids) == 1]
+    banned = {*words, *(said.get("suppress_tokens") or [])}
+    return tuple(sorted(banned.difference(ends if isinstance(ends, list) else [ends])))
 
 
 def _generates(architecture: object) -> bool:
