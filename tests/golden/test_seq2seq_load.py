@@ -10,12 +10,15 @@ import torch
 from engine_rig import MAX_MODEL_LEN, EngineRig, load_model
 from safetensors.torch import load_file, save_file
 from tiny_seq2seq import CONFIGS, MAX_POSITIONS, build, edit
+from transformers.models.t5.modeling_t5 import T5Attention
 
 from streamwell.core.errors import LoadError
 from streamwell.core.types import GenerateRequest, SamplingParams
 from streamwell.engine.loader import DEFAULT_MAX_INPUT_LEN, load
 from streamwell.engine.messages import EngineConfig
-from streamwell.engine.seq2seq.families import describe, is_encoder_decoder
+from streamwell.engine.seq2seq.attention import DistanceBias
+from streamwell.engine.seq2seq.families import RelativeBias, describe, is_encoder_decoder
+from streamwell.engine.seq2seq.model import sinusoids
 
 pytestmark = pytest.mark.slow
 
@@ -175,6 +178,44 @@ def test_weights_may_be_saved_under_other_names(
     edit_weights(folder, rename(old, new))
 
     assert expected == answer(folder)
+
+
+def test_sines_need_not_be_saved(tmp_path: Path) -> None:
+    """Pegasus folders have them and Marian's do not; what is computed is the same."""
+    folder = build("pegasus", tmp_path)
+    expected = answer(folder)
+
+    def forget_positions(weights: dict[str, torch.Tensor]) -> None:
+        for name in (
+            "model.encoder.embed_positions.weight",
+            "model.decoder.embed_positions.weight",
+        ):
+            assert (MAX_POSITIONS, 48) == weights[name].shape
+            torch.testing.assert_close(sinusoids(MAX_POSITIONS, 48), weights.pop(name))
+
+    edit_weights(folder, forget_positions)
+
+    assert expected == answer(folder)
+
+
+@pytest.mark.parametrize("is_causal", [True, False])
+@pytest.mark.parametrize(("num_buckets", "max_distance"), [(32, 128), (8, 20), (64, 512)])
+def test_distances_have_the_buckets_of_transformers(
+    num_buckets: int, max_distance: int, is_causal: bool
+) -> None:
+    """Each distance of two tokens in contexts of 2048, at T5's own sizes and at others."""
+    weight = torch.arange(num_buckets, dtype=torch.float32)[:, None]
+    bias = DistanceBias(RelativeBias(num_buckets, max_distance), weight, 2048, is_causal=is_causal)
+    distances = torch.arange(-2047, 1 if is_causal else 2048)
+
+    expected = T5Attention._relative_position_bucket(
+        distances,
+        bidirectional=not is_causal,
+        num_buckets=num_buckets,
+        max_distance=max_distance,
+    )
+
+    assert torch.equal(expected, bias.at(distances)[0].long())
 
 
 def test_the_generation_config_counts_more(tmp_path: Path) -> None:

@@ -42,7 +42,8 @@ def _download(repo_id: str) -> Path:
     try:
         return Path(
             snapshot_download(
-                repo_id, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
+                repo_id,
+                allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model", "*.spm", "*.txt"],
             )
         )
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:

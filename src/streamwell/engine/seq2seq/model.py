@@ -124,13 +124,14 @@ def _positions(spec: Seq2SeqSpec, weights: Weights, name: str, max_len: int) -> 
     """`[at least max_len, hidden_size]` that are added to embeddings, if any are."""
     if spec.relative_bias is not None:
         return None
-    if spec.has_learned_positions:
-        table = weights[f"{name}.positions"][_POSITION_OFFSET:]
-        if len(table) < max_len:
-            raise LoadError(f"the {name} has {len(table)} positions, fewer than its config says")
-        return table
-    embedding = _embedding_weight(weights, name)
-    return sinusoids(max_len, embedding.shape[1]).to(embedding)
+    key = f"{name}.positions"
+    if key not in weights and not spec.has_learned_positions:
+        embedding = _embedding_weight(weights, name)
+        return sinusoids(max_len, embedding.shape[1]).to(embedding)
+    table = weights[key][_POSITION_OFFSET if spec.has_learned_positions else 0 :]
+    if len(table) < max_len:
+        raise LoadError(f"the {name} has {len(table)} positions, fewer than its config says")
+    return table
 
 
 def sinusoids(num_positions: int, size: int) -> torch.Tensor:
