@@ -175,6 +175,7 @@ def test_handshakes_that_are_refused(start_server: StartServer) -> None:
         assert status == refused.value.response.status_code
         if status == 401:
             assert b'"error"' in refused.value.response.body
+    assert "ERROR" not in server.log()
 
     ticket = server.client.post("/v1/tickets", json={}, headers=right).json()["ticket"]
     with _connected(server, f"/v1/ws?ticket={ticket}", origin="http://evil.example") as socket:

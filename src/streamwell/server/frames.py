@@ -23,13 +23,18 @@ _POLICY = 1008
 _LINGER_S = 2.0
 
 
+#: What uvicorn says of text that is no UTF-8, with a traceback, and of each handshake that was
+#: refused with a body.
+_NO_NEWS = ("Invalid UTF-8", "ASGI callable returned without completing handshake")
+
+
 def quieten() -> None:
-    """Let no client write tracebacks into the log: uvicorn shows one for text that is no UTF-8."""
+    """Let no client write errors into the log that are its own."""
     logging.getLogger("uvicorn.error").addFilter(_is_news)
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    return not str(record.msg).startswith("Invalid UTF-8")
+    return not str(record.msg).startswith(_NO_NEWS)
 
 
 class WebSocketProtocol(TimedWrites, WebSocketsSansIOProtocol):
