@@ -22,6 +22,9 @@ from streamwell.core.types import Message
 from streamwell.text.detokenizer import Detokenizer
 from streamwell.text.prompt import PromptEncoder
 
+# loading a tokenizer tries it out in a process of its own; templates are rendered in another
+pytestmark = pytest.mark.slow
+
 CHATML = (
     "{% for message in messages %}"
     "{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
@@ -250,7 +253,6 @@ print([early, "torch" in sys.modules, text])
 """
 
 
-@pytest.mark.slow
 def test_torch_stays_out_of_the_process(tmp_path: Path) -> None:
     """Importing the module imports no Transformers; loading and chatting import no torch."""
     command = [sys.executable, "-c", PROBE, str(save_tokenizer(tmp_path))]
@@ -260,7 +262,6 @@ def test_torch_stays_out_of_the_process(tmp_path: Path) -> None:
     assert "[False, False, 'user\\nHi\\nassistant\\n']" == output.strip()
 
 
-@pytest.mark.slow
 def test_a_folder_without_tokenizer_json_loads_too(tmp_path: Path) -> None:
     """A tokenizer that exists in Python only: special tokens come and go the same way."""
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "ByT5Tokenizer"}')
@@ -272,7 +273,6 @@ def test_a_folder_without_tokenizer_json_loads_too(tmp_path: Path) -> None:
     assert encoder.vocab_size > max(ids)
 
 
-@pytest.mark.slow
 def test_words_stay_apart_when_a_tokenizer_strips_them(tmp_path: Path) -> None:
     """Marian's takes spaces off both ends of a text; token by token it gives the same text."""
     sentencepiece = pytest.importorskip("sentencepiece")
