@@ -9,11 +9,12 @@ from pathlib import Path
 
 import torch
 
-from bench.contenders import StepClock, Streamwell
+from bench import contenders
+from bench.contenders import Streamwell
 from bench.protocol import Contender, Trace, answer_requests
 
 
-class Generate:
+class Generate(contenders.Generate):
     """Transformers' `generate` over one static batch."""
 
     def __init__(self, folder: Path, dtype: str, num_threads: int) -> None:
@@ -22,24 +23,6 @@ class Generate:
         torch.set_num_threads(num_threads)
         self._model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=dtype).eval()
         self._model.generation_config.eos_token_id = None
-
-    @torch.inference_mode()
-    def run(self, prompts: Sequence[Sequence[int]], max_tokens: int) -> Trace:
-        from transformers import StoppingCriteriaList
-
-        ids = torch.tensor(prompts)
-        clock = StepClock()
-        start = time.perf_counter()
-        self._model.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=max_tokens,
-            do_sample=False,
-            stopping_criteria=StoppingCriteriaList([clock]),
-        )
-        wall_s = time.perf_counter() - start
-        stream = tuple(moment - start for moment in clock.times)
-        return Trace((stream,) * len(prompts), wall_s)
 
 
 class CTranslate2:

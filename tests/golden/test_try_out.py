@@ -134,6 +134,21 @@ def test_logits_that_are_not_finite_are_refused(tmp_path: Path, model_impl: str)
 
 
 @pytest.mark.parametrize("model_impl", ["native", "torch"])
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+def test_queries_that_are_not_numbers_are_not_hidden(
+    tmp_path: Path, model_impl: str, name: str
+) -> None:
+    """Neither softmax nor a soft cap before it makes numbers of them."""
+    folder = build(name, tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    weights["model.layers.0.self_attn.q_proj.weight"].fill_(torch.nan)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    with pytest.raises(LoadError, match="not finite"):
+        load_model(folder, model_impl)
+
+
+@pytest.mark.parametrize("model_impl", ["native", "torch"])
 def test_one_damaged_embedding_is_no_reason_to_refuse(tmp_path: Path, model_impl: str) -> None:
     """The other tokens can be served; a request with that one fails alone."""
     folder = build("llama", tmp_path)

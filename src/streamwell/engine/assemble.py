@@ -101,12 +101,9 @@ def assemble(
         implementation = f"native/{library.instruction_set(helper)}"
         return Assembled(model=model, implementation=implementation, quantization=quantization)
     weights = {name: tensor.to(device, dtype) for name, tensor in weights.items()}
-    if config.compile:
-        if spec.experts is not None:
-            raise LoadError("--compile does not work with mixtures of experts")
-        report("compiling", 0.6)
+    decoder = _lean_decoder(config, spec, weights, max_model_len, report)
     return Assembled(
-        model=TorchModel(_lean_decoder(config, spec, weights, max_model_len), config.block_size),
+        model=TorchModel(decoder, config.block_size),
         implementation="torch",
         quantization=quantization,
         warnings=warnings,
@@ -247,7 +244,12 @@ def _lean_decoder(
     spec: DecoderSpec,
     weights: Mapping[str, torch.Tensor],
     max_model_len: int,
+    report: Report,
 ) -> LeanDecoder:
+    if config.compile:
+        if spec.experts is not None:
+            raise LoadError("--compile does not work with mixtures of experts")
+        report("compiling", 0.6)
     halves = compiled_halves(weights["model.norm.weight"].device) if config.compile else EAGER
     decoder = LeanDecoder(spec, weights, config.quantization, halves, max_positions=max_model_len)
     if config.compile:

@@ -10,7 +10,7 @@ import termios
 from contextlib import suppress
 from typing import Any
 
-#: Seconds of many streams, and a round trip of a fast connection around the world.
+#: What the kernel may hold of a connection: hundreds of tokens. Linux takes twice as much.
 _SEND_BUFFER_BYTES = 128 << 10
 
 

@@ -60,17 +60,7 @@ class PackedLinear:
         if bias is not None:
             self._bias = torch.zeros(columns)
             self._bias[:n] = bias
-        source = _STORED[weight.dtype]
-        library.sw_pack(
-            kind,
-            weight.data_ptr(),
-            source,
-            n,
-            k,
-            self._weights.data_ptr(),
-            address(self._scales),
-            address(self._offsets),
-        )
+        self._pack(weight, kind)
         self.out_features, self.in_features = n, k
         self.struct = LinearStruct(
             self._weights.data_ptr(),
@@ -81,6 +71,17 @@ class PackedLinear:
             k,
             kind,
             factor,
+        )
+
+    def _pack(self, weight: torch.Tensor, kind: Kind) -> None:
+        self._library.sw_pack(
+            kind,
+            weight.data_ptr(),
+            _STORED[weight.dtype],
+            *weight.shape,
+            self._weights.data_ptr(),
+            address(self._scales),
+            address(self._offsets),
         )
 
     def __call__(self, x: torch.Tensor, epilogue: Epilogue = Epilogue.STORE) -> torch.Tensor:

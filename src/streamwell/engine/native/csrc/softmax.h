@@ -42,7 +42,8 @@ struct Sight {
 inline F32 capped(F32 score, float cap) {
   const F32 power = exp(mul(score, broadcast(2.0f / cap)));
   const F32 tanh = sub(broadcast(1.0f), div(broadcast(2.0f), add(power, broadcast(1.0f))));
-  return mul(tanh, broadcast(cap));
+  // `exp` gives a number for what is none, so that is put back
+  return fma(score, zero(), mul(tanh, broadcast(cap)));
 }
 
 // Scores of a row become weights in place; keys it must not see get none. Returns what earlier sums
