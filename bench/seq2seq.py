@@ -114,7 +114,7 @@ def measure_agreement() -> dict[str, dict[str, float]]:
 @torch.inference_mode()
 def _choices(folder: Path) -> dict[str, torch.Tensor]:
     """The next token that each chooses after every token of `generate`'s answers in bfloat16."""
-    from engine_rig import load_model
+    from engine_rig import NATIVE_BLOCK_SIZE, load_model
     from transformers import AutoModelForSeq2SeqLM
 
     model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
@@ -126,7 +126,7 @@ def _choices(folder: Path) -> dict[str, torch.Tensor]:
         max_new_tokens=24,
         repetition_penalty=1.8,  # else they say little but one token
     )
-    loaded = load_model(folder, dtype="bfloat16")
+    loaded = load_model(folder, dtype="bfloat16", block_size=NATIVE_BLOCK_SIZE)
     block_size, num_rows = loaded.info.block_size, answers.shape[1]
     ours = []
     for input_ids, ids in zip(inputs.tolist(), answers.tolist(), strict=True):

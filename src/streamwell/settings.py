@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,6 +20,8 @@ from streamwell.core.errors import InvalidRequest
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
+
+_ADAPTER = re.compile(r"[^=]+=.+")
 
 _Positive = Number(gte=1)
 _NotNegative = Number(gte=0)
@@ -34,7 +37,10 @@ def default_data_dir() -> Path:
 class Settings:
     """The settings of a server."""
 
-    model: Annotated[str, Parameter(parse=False)] = "brooklet"
+    models: Annotated[tuple[str, ...], Parameter(parse=False)] = ("brooklet",)
+
+    revision: str | None = None
+    "Branch, tag or commit of models from the hub; default: its main branch."
 
     host: str = "127.0.0.1"
     "Address to listen on; beyond loopback an API key is required."
@@ -90,8 +96,26 @@ class Settings:
     enable_prefix_caching: bool = True
     "Keep the KV cache of prompts and answers, and use it again where another prompt begins alike."
 
-    speculative_ngram: Annotated[int, Parameter(validator=_NotNegative)] = 0
+    speculative_ngram: Annotated[int, Parameter(validator=Number(gte=0, lte=64))] = 0
     "Tokens to guess per step from what a sequence said before; 0 is off; changes no answer."
+
+    speculative_model: str | None = None
+    "A smaller model of the same vocabulary that guesses for the first model; changes no answer."
+
+    speculative_tokens: Annotated[int, Parameter(validator=Number(gte=1, lte=16))] = 4
+    "Most tokens that --speculative-model guesses per step and sequence."
+
+    lora: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    "LoRA adapter of the first model, as NAME=FOLDER; repeatable; turns --enable-lora on."
+
+    enable_lora: bool = False
+    "Serve LoRA adapters beside the model; PyTorch then computes, more slowly on CPUs."
+
+    max_loras: Annotated[int, Parameter(validator=Number(gte=1, lte=1024))] = 8
+    "Adapters that may be loaded at the same time; each takes memory of its own."
+
+    max_lora_rank: Annotated[int, Parameter(validator=Number(gte=1, lte=256))] = 64
+    "Highest rank of an adapter."
 
     num_threads: Annotated[int | None, Parameter(validator=Number(gte=1, lte=1024))] = None
     "Threads that compute; default: one per core, but a single one for a very small model."
@@ -99,10 +123,22 @@ class Settings:
     served_model_name: Annotated[
         tuple[str, ...], Parameter(negative="", consume_multiple=True)
     ] = ()
-    "Names under which the model is served; default: the model as given."
+    "Names under which the one model is served; default: the model as given."
 
     api_key: Annotated[tuple[str, ...], Parameter(negative="")] = ()
     "Keys that callers must send one of; repeatable."
+
+    admin_key: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    "Keys that open all that an API key opens, and loading and unloading of models; repeatable."
+
+    models_dir: Path | None = None
+    "Folder of model folders that may be loaded while the server runs; default: none may."
+
+    idle_unload_s: Annotated[float, Parameter(validator=_NotNegative)] = 0.0
+    "Seconds without a request after which a model is unloaded until the next one; 0: never."
+
+    check_memory: bool = True
+    "Refuse to load a model for which there is not enough memory."
 
     allowed_hosts: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = ()
     "Names by which the server may be called beside those of this machine; without keys no others."
@@ -153,30 +189,58 @@ class Settings:
     "Seconds that the scripted engine pretends to load."
 
     def __post_init__(self) -> None:
+        for field, message in self._contradictions():
+            raise InvalidRequest(message, field)
+
+    def _contradictions(self) -> Iterator[tuple[str, str]]:
+        """Fields that do not go together, each with what is wrong about it."""
         if not all(key.strip() for key in self.api_key):
-            raise InvalidRequest("--api-key is empty", "api_key")
-        if self.host not in LOOPBACK_HOSTS and not self.api_key:
-            raise InvalidRequest(
-                f"--host {self.host} is open to other machines; give at least one --api-key",
-                "api_key",
-            )
+            yield "api_key", "--api-key is empty"
+        if not all(key.strip() for key in self.admin_key):
+            yield "admin_key", "--admin-key is empty"
+        if self.host not in LOOPBACK_HOSTS and not self.has_keys:
+            open_host = f"--host {self.host} is open to other machines"
+            yield "api_key", f"{open_host}; give at least one --api-key"
         if not all(map(_HOST_NAME.fullmatch, self.allowed_hosts)):
-            raise InvalidRequest(
-                "--allowed-hosts are names or addresses as in a URL, without a scheme or a port",
-                "allowed_hosts",
-            )
+            names = "names or addresses as in a URL, without a scheme or a port"
+            yield "allowed_hosts", f"--allowed-hosts are {names}"
         if self.compile and self.model_impl in ("native", "transformers"):
-            raise InvalidRequest(
-                f"--compile is for --model-impl torch, not --model-impl {self.model_impl}",
-                "compile",
-            )
+            flags = f"--model-impl torch, not --model-impl {self.model_impl}"
+            yield "compile", f"--compile is for {flags}"
         if self.max_num_batched_tokens < self.max_num_seqs:
-            raise InvalidRequest(
-                "--max-num-batched-tokens must be at least --max-num-seqs",
-                "max_num_batched_tokens",
-            )
+            yield "max_num_batched_tokens", "--max-num-batched-tokens is less than --max-num-seqs"
+        yield from self._contradictions_of_models()
+
+    def _contradictions_of_models(self) -> Iterator[tuple[str, str]]:
+        if self.served_model_name and len(self.models) > 1:
+            message = "--served-model-name is for a single model; name several as NAME=MODEL"
+            yield "served_model_name", message
+        if self.speculative_model is not None and self.speculative_ngram:
+            message = "--speculative-model and --speculative-ngram both guess; give one of them"
+            yield "speculative_model", message
+        if not all(map(_ADAPTER.fullmatch, self.lora)):
+            yield "lora", "--lora is NAME=FOLDER"
+        if len({*self.models, *self.adapters}) < len(self.models) + len(self.lora):
+            yield "lora", "--lora has a name that is given twice"
+        if self.has_adapters and (self.compile or self.model_impl in ("native", "transformers")):
+            flag = "--compile" if self.compile else f"--model-impl {self.model_impl}"
+            yield "enable_lora", f"--enable-lora does not work with {flag}"
 
     @property
     def checks_hosts(self) -> bool:
         """Who calls must name the server: without keys its name is all that guards it."""
-        return not self.api_key or bool(self.allowed_hosts)
+        return not self.has_keys or bool(self.allowed_hosts)
+
+    @property
+    def has_adapters(self) -> bool:
+        return self.enable_lora or bool(self.lora)
+
+    @property
+    def adapters(self) -> dict[str, Path]:
+        """Folders of the first model's adapters, by their names."""
+        pairs = (adapter.partition("=") for adapter in self.lora)
+        return {name: Path(path).expanduser() for name, _, path in pairs}
+
+    @property
+    def has_keys(self) -> bool:
+        return bool(self.api_key or self.admin_key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TextIO, cast
 
 import structlog
@@ -54,10 +54,14 @@ def configure_logging(level: str, *, as_json: bool) -> None:
     )
 
 
+#: What the engines of all models say now, by the names of the models.
+EngineStatsOf = Callable[[], Mapping[str, EngineStats]]
+
+
 class Metrics:
     """All instruments of a server, in a registry of its own."""
 
-    def __init__(self, version: str, engine_stats: Callable[[], EngineStats]) -> None:
+    def __init__(self, version: str, engine_stats: EngineStatsOf) -> None:
         self._registry = registry = CollectorRegistry()
         registry.register(_EngineCollector(version, engine_stats))
         self.prompt_tokens = Counter(
@@ -106,39 +110,49 @@ class Metrics:
         )
 
 
-class _EngineCollector:
-    """Reads the engine's gauges when they are asked for."""
+#: Gauges and counters of engines: their names, what they are, and where they come from.
+_GAUGES: tuple[tuple[str, str, Callable[[EngineStats], float]], ...] = (
+    ("requests_running", "Sequences in the batch.", lambda stats: stats.num_running),
+    ("requests_waiting", "Sequences waiting for a place.", lambda stats: stats.num_waiting),
+    (
+        "kv_cache_usage_ratio",
+        "Share of KV cache blocks in use, 0 to 1.",
+        lambda stats: stats.num_used_blocks / max(1, stats.num_blocks),
+    ),
+)
+_COUNTERS: tuple[tuple[str, str, Callable[[EngineStats], float]], ...] = (
+    ("preemptions", "Preempted sequences.", lambda stats: stats.num_preemptions),
+    ("engine_steps", "Engine steps.", lambda stats: stats.num_steps),
+    (
+        "prefix_cache_queries",
+        "Prompt tokens looked for in the prefix cache.",
+        lambda stats: stats.num_prefix_queried_tokens,
+    ),
+    (
+        "prefix_cache_hits",
+        "Prompt tokens found in the prefix cache.",
+        lambda stats: stats.num_prefix_hit_tokens,
+    ),
+    ("spec_decode_draft_tokens", "Guessed tokens.", lambda stats: stats.num_draft_tokens),
+    ("spec_decode_accepted_tokens", "Right guesses.", lambda stats: stats.num_accepted_tokens),
+)
 
-    def __init__(self, version: str, engine_stats: Callable[[], EngineStats]) -> None:
+
+class _EngineCollector:
+    """Reads the engines' gauges and counters, by model, when they are asked for."""
+
+    def __init__(self, version: str, engine_stats: EngineStatsOf) -> None:
         self._version = version
         self._engine_stats = engine_stats
 
     def collect(self) -> Iterable[Metric]:
-        stats = self._engine_stats()
-        usage = stats.num_used_blocks / stats.num_blocks if stats.num_blocks else 0.0
         yield InfoMetricFamily(
             "streamwell_build", "The running version.", value={"version": self._version}
         )
-        for name, text, value in (
-            ("requests_running", "Sequences in the batch.", stats.num_running),
-            ("requests_waiting", "Sequences waiting for a place.", stats.num_waiting),
-            ("kv_cache_usage_ratio", "Share of KV cache blocks in use, 0 to 1.", usage),
-        ):
-            yield GaugeMetricFamily(f"streamwell_{name}", text, value=value)
-        for name, text, count in (
-            ("preemptions", "Preempted sequences.", stats.num_preemptions),
-            ("engine_steps", "Engine steps.", stats.num_steps),
-            (
-                "prefix_cache_queries",
-                "Prompt tokens looked for in the prefix cache.",
-                stats.num_prefix_queried_tokens,
-            ),
-            (
-                "prefix_cache_hits",
-                "Prompt tokens found in the prefix cache.",
-                stats.num_prefix_hit_tokens,
-            ),
-            ("spec_decode_draft_tokens", "Guessed tokens.", stats.num_draft_tokens),
-            ("spec_decode_accepted_tokens", "Right guesses.", stats.num_accepted_tokens),
-        ):
-            yield CounterMetricFamily(f"streamwell_{name}", text, value=count)
+        engines = self._engine_stats()
+        for family, rows in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
+            for name, text, value_of in rows:
+                metric = family(f"streamwell_{name}", text, labels=["model_name"])
+                for model_name, stats in engines.items():
+                    metric.add_metric([model_name], value_of(stats))
+                yield metric

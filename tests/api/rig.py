@@ -27,10 +27,11 @@ from streamwell.server.deps import Services, UnknownFields
 from streamwell.server.keys import KeyRing
 from streamwell.service.admission import Admission
 from streamwell.service.conversations import Conversations
-from streamwell.service.models import ModelTable, ServedModel
+from streamwell.service.models import ModelTable
 from streamwell.service.reader import Reader
 from streamwell.service.run_log import RunLog
 from streamwell.service.runs import RunService
+from streamwell.service.served_model import ServedModel
 from streamwell.store.memory import MemoryStore
 from streamwell.telemetry import Metrics, configure_logging
 
@@ -85,6 +86,7 @@ class SteppedEngine(ScriptedEngine):
         self._permits = asyncio.Semaphore(0)
         self.num_open = 0
         self.request_ids: list[str] = []
+        self.adapters: list[str] = []
 
     def allow(self, num_steps: int) -> None:
         for _ in range(num_steps):
@@ -93,6 +95,7 @@ class SteppedEngine(ScriptedEngine):
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenDelta, None]:
         self.num_open += 1
         self.request_ids.append(request.request_id)
+        self.adapters.append(request.adapter)
         stream = super().generate(request)
         try:
             await self._permits.acquire()
@@ -217,7 +220,7 @@ def run(
     async def main() -> None:
         engine = SteppedEngine(faults=faults)
         model = ServedModel(("m",), engine, Letters, {})
-        metrics = Metrics("0", engine.stats)
+        metrics = Metrics("0", lambda: {"m": engine.stats()})
         store, admission = FailingStore(), Admission(limit)
         log = RunLog(store)
         table = ModelTable([model])

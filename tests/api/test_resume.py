@@ -8,13 +8,20 @@ from dataclasses import replace
 import pytest
 from rig import DEADLINE_S, Rig, SteppedEngine, read, request, run, text_of, turns, until
 
-from streamwell.core.errors import IdempotencyConflict, InvalidRequest, RunNotFound, ShuttingDown
+from streamwell.core.errors import (
+    IdempotencyConflict,
+    InvalidRequest,
+    NotEnoughMemory,
+    RunNotFound,
+    ShuttingDown,
+)
 from streamwell.core.types import EventKind, FinishReason, RunEvent, RunRequest, RunTerms
 from streamwell.service.admission import Admission
-from streamwell.service.models import ModelTable, ServedModel
+from streamwell.service.models import ModelTable
 from streamwell.service.reader import Reader
 from streamwell.service.run_log import RunLog
 from streamwell.service.runs import RunService
+from streamwell.service.served_model import ServedModel
 from streamwell.telemetry import Metrics
 
 pytestmark = pytest.mark.timeout(30)
@@ -228,7 +235,7 @@ def _server(rig: Rig) -> tuple[RunService, RunLog, SteppedEngine, ServedModel]:
     engine = SteppedEngine()
     model = ServedModel(("m",), engine, _letters, {})
     log = RunLog(rig.store)
-    metrics = Metrics("0", engine.stats)
+    metrics = Metrics("0", lambda: {"m": engine.stats()})
     return (
         RunService(ModelTable([model]), log, Admission(8), metrics, grace_s=GRACE_S),
         log,
@@ -280,6 +287,45 @@ def test_a_server_goes_on_with_the_runs_of_one_that_is_gone(
         await engine.stop()
 
     run(test)
+
+
+def test_a_run_goes_on_when_its_model_can_be_loaded_after_all() -> None:
+    """Unloaded under a paused run, the model fails to come back; later it does."""
+
+    async def test(rig: Rig) -> None:
+        model, obstacles = rig.services.models.models[0], [NotEnoughMemory("0 MiB are free")]
+        reader = await rig.runs.start(request(max_tokens=4))
+        rig.engine.allow(2)
+        await turns()
+        seen = list(await rig.store.events(reader.spec.run_id))
+        reader.close()
+        await turns()
+        await model.unload()
+        again = await rig.runs.attach(reader.spec.run_id, "", seen[-1].seq)
+        model._check_memory = lambda: _raise_once(obstacles)
+        with pytest.raises(NotEnoughMemory):
+            await model.load()
+        await turns()
+        await rig.runs.recover()
+        await turns()
+        assert "failed" == model.state
+
+        await model.load()
+        await rig.runs.recover()
+        rig.engine.allow(100)
+        async with asyncio.timeout(DEADLINE_S):
+            events = seen + await read(again)
+        again.close()
+
+        assert "abcd" == text_of(events)
+        assert list(range(len(events))) == [event.seq for event in events]
+
+    run(test, grace_s=GRACE_S)
+
+
+def _raise_once(errors: list[NotEnoughMemory]) -> None:
+    if errors:
+        raise errors.pop()
 
 
 async def _as_list(spec: object, models: object) -> list[object]:

@@ -68,7 +68,11 @@ def broken_scripted_engine() -> ScriptedEngine:
 
 
 def process_engine(
-    folder: Path, *, hang_timeout_s: float = 60.0, first: EngineProcess | None = None
+    folder: Path,
+    *,
+    hang_timeout_s: float = 60.0,
+    first: EngineProcess | None = None,
+    enable_lora: bool = False,
 ) -> ProcessEngine:
     config = EngineConfig(
         model_path=str(folder),
@@ -80,6 +84,7 @@ def process_engine(
         kv_cache_bytes=None,
         block_size=16,
         num_threads=1,
+        enable_lora=enable_lora,
     )
     return ProcessEngine(config, hang_timeout_s=hang_timeout_s, first=first)
 

@@ -1,7 +1,9 @@
 """The README's commands do what it says; each block is taken from the file and run."""
 
+import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -9,9 +11,12 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from streamwell.models import brooklet_path
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -54,9 +59,15 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "STREAMWELL_PORT": str(port),
         "STREAMWELL_DATA_DIR": str(tmp_path_factory.mktemp("data")),
     }
-    command = blocks_with("make serve").split()
+    with serving(blocks_with("make serve").split(), ROOT, port, settings) as address:
+        yield address
+
+
+@contextmanager
+def serving(command: list[str], cwd: Path, port: int, settings: dict[str, str]) -> Iterator[str]:
+    """Run a server's command until the address that this gives is left."""
     with subprocess.Popen(
-        command, cwd=ROOT, env=os.environ | settings, start_new_session=True
+        command, cwd=cwd, env=os.environ | settings, start_new_session=True
     ) as process:
         try:
             address = f"http://127.0.0.1:{port}"
@@ -88,6 +99,7 @@ def test_every_block_is_known() -> None:
         ".venv/bin/streamwell chat",
         "make test",
         ".venv/bin/streamwell serve ./my-model --max-model-len 4096",
+        ".venv/bin/streamwell serve brooklet second=./my-model --models-dir ./models",
     ] == firsts
 
 
@@ -116,7 +128,7 @@ def test_chat_answers_in_the_terminal(url: str) -> None:
 
 def test_own_model_block(url: str) -> None:
     """A folder and a context are taken as the README shows them, and help is there."""
-    serve, show_help = blocks_with("./my-model").strip().splitlines()
+    serve, show_help = blocks_with("./my-model --max").strip().splitlines()
     refused = subprocess.run(
         ["bash", "-c", serve], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S
     )
@@ -124,6 +136,22 @@ def test_own_model_block(url: str) -> None:
     assert 2 == refused.returncode
     assert "there is no folder ./my-model" in refused.stderr
     assert "--max-model-len" in run_block(show_help, url, shell=["bash", "-c"])
+
+
+def test_several_models_block(tmp_path: Path) -> None:
+    """Two models are served under their names, and the folder's can be loaded."""
+    for name in ("my-model", "models/third"):
+        shutil.copytree(brooklet_path(), tmp_path / name)
+    port = free_port()
+    settings = {"STREAMWELL_PORT": str(port), "STREAMWELL_DATA_DIR": str(tmp_path / "data")}
+    command = blocks_with("second=./my-model").replace(".venv/bin", str(ROOT / ".venv/bin"))
+    with (
+        serving(command.split(), tmp_path, port, settings) as address,
+        urllib.request.urlopen(f"{address}/v1/models") as response,
+    ):
+        models = {card["id"]: card["status"] for card in json.load(response)["data"]}
+
+    assert {"brooklet": "ready", "second": "ready", "third": "unloaded"} == models
 
 
 def test_make_test_runs_pytest() -> None:

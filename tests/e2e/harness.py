@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -121,10 +122,17 @@ class ServerProcess:
                 self.wait()
 
     def metrics(self) -> dict[str, float]:
-        """Every sample of `/metrics` by its name, labels and all."""
-        text = self.client.get("/metrics").text
-        samples = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-        return {name.removeprefix("streamwell_"): float(value) for name, value in samples}
+        """Every sample of `/metrics` by its name with its labels, but for those of models.
+
+        These are summed up.
+        """
+        totals: Counter[str] = Counter()
+        for line in self.client.get("/metrics").text.splitlines():
+            if not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                name = re.sub(r'\{model_name="[^"]*"\}', "", name)
+                totals[name.removeprefix("streamwell_")] += float(value)
+        return totals
 
     def is_idle(self) -> bool:
         """Nothing runs, waits, or holds a block of the cache."""

@@ -301,6 +301,89 @@ def temperature_in_words(folder: Path) -> None:
     change(folder, "generation_config.json", temperature="hot")
 
 
+@_engine("temperature is True, not a number")
+def temperature_that_is_a_truth_value(folder: Path) -> None:
+    change(folder, "generation_config.json", temperature=True)
+
+
+@_engine("temperature is -0.5, not from 0 to")
+def negative_temperature(folder: Path) -> None:
+    change(folder, "generation_config.json", temperature=-0.5)
+
+
+@_engine("top_p is 1.5, not from 0 to 1")
+def top_p_of_more_than_all(folder: Path) -> None:
+    change(folder, "generation_config.json", top_p=1.5)
+
+
+@_engine("top_k is 2.5, not a whole number")
+def half_a_top_k(folder: Path) -> None:
+    change(folder, "generation_config.json", top_k=2.5)
+
+
+@_engine("repetition_penalty is 0, not from")
+def penalty_that_divides_by_zero(folder: Path) -> None:
+    change(folder, "generation_config.json", repetition_penalty=0)
+
+
+@_engine("eos_token_id is 'stop', not the id of a token")
+def end_in_words(folder: Path) -> None:
+    change(folder, "generation_config.json", eos_token_id="stop")
+
+
+@_engine(r"eos_token_id is \[2, 0.5\], not the id of a token")
+def half_an_end(folder: Path) -> None:
+    change(folder, "config.json", eos_token_id=[2, 0.5])
+
+
+@_engine("num_experts_per_tok is 0 of 4")
+def no_experts_for_a_token(folder: Path) -> None:
+    mixture = {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 0}
+    change(folder, "config.json", **mixture)
+
+
+@_engine("num_experts_per_tok is 5 of 4")
+def more_experts_than_there_are(folder: Path) -> None:
+    mixture = {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 5}
+    change(folder, "config.json", **mixture)
+
+
+@_engine("num_attention_heads is 0, not a whole number above zero")
+def no_heads(folder: Path) -> None:
+    change(folder, "config.json", num_attention_heads=0)
+
+
+@_engine("num_key_value_heads is 0, not a whole number above zero")
+def no_heads_of_keys(folder: Path) -> None:
+    change(folder, "config.json", num_key_value_heads=0)
+
+
+@_engine("head_dim is -32, not a whole number above zero")
+def negative_heads(folder: Path) -> None:
+    change(folder, "config.json", head_dim=-32)
+
+
+@_engine("max_position_embeddings is 0.5, not a whole number above zero")
+def half_a_position(folder: Path) -> None:
+    change(folder, "config.json", max_position_embeddings=0.5)
+
+
+@_engine("rms_norm_eps is 'small', not a number")
+def epsilon_in_words(folder: Path) -> None:
+    change(folder, "config.json", rms_norm_eps="small")
+
+
+@_engine("rope_parameters.factor is 0, not above zero")
+def rotary_factor_of_zero(folder: Path) -> None:
+    rope = {"rope_type": "linear", "rope_theta": 1e4, "factor": 0}
+    change(folder, "config.json", rope_parameters=rope)
+
+
+@_engine("quantization_config is 4, not an object")
+def quantization_that_is_a_number(folder: Path) -> None:
+    change(folder, "config.json", quantization_config=4)
+
+
 @_engine("generation_config.json holds a list")
 def generation_config_that_is_a_list(folder: Path) -> None:
     write(folder, "generation_config.json", "[1, 2, 3]")

@@ -224,11 +224,14 @@ def test_control_tokens_in_messages_are_plain_text(brooklet: ServerProcess) -> N
     assert usages[0] > usages[1] + 3
 
 
+@pytest.mark.parametrize(
+    "flags", [("--speculative-ngram", "4"), ("--speculative-model", "brooklet")], ids=" ".join
+)
 def test_a_server_that_guesses_says_the_same(
-    brooklet: ServerProcess, start_server: StartServer
+    brooklet: ServerProcess, start_server: StartServer, flags: tuple[str, str]
 ) -> None:
-    """`--speculative-ngram` changes how many steps an answer takes, and no answer."""
-    server = start_server("--speculative-ngram", "4")
+    """Guesses change how many steps an answer takes, and no answer."""
+    server = start_server(*flags)
     server.wait_until_ready()
     words = {str(token_id): 100 for text in ("x", "y") for token_id in ids_of(text)}
     bodies: list[dict[str, Any]] = [
@@ -240,4 +243,4 @@ def test_a_server_that_guesses_says_the_same(
     assert [brooklet.text(body) for body in bodies] == [server.text(body) for body in bodies]
     metrics = server.metrics()
     assert 0 < metrics["spec_decode_accepted_tokens_total"]
-    assert metrics["spec_decode_accepted_tokens_total"] < metrics["spec_decode_draft_tokens_total"]
+    assert metrics["spec_decode_accepted_tokens_total"] <= metrics["spec_decode_draft_tokens_total"]

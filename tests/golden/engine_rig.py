@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import torch
 from tiny_models import VOCAB_SIZE
@@ -12,6 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from streamwell.core.types import FinishReason, GenerateRequest, SamplingParams
 from streamwell.engine.block_pool import BlockPool
+from streamwell.engine.drafter import NgramDrafter
 from streamwell.engine.loader import LoadedModel, load
 from streamwell.engine.loop import EngineLoop
 from streamwell.engine.messages import Add, EngineConfig
@@ -32,6 +34,9 @@ def load_model(
     dtype: str = "float32",
     block_size: int | None = None,
     compile_layers: bool = False,
+    draft: Path | None = None,
+    enable_lora: bool = False,
+    max_loras: int = 8,
 ) -> LoadedModel:
     """Load on one thread: these models are too small for two."""
     fitting = NATIVE_BLOCK_SIZE if model_impl == "native" else BLOCK_SIZE
@@ -48,6 +53,9 @@ def load_model(
         model_impl=model_impl,
         quantization=quantization,
         compile=compile_layers,
+        speculative_model=str(draft) if draft else None,
+        enable_lora=enable_lora,
+        max_loras=max_loras,
     )
     return load(config, lambda _stage, _progress: None)
 
@@ -72,7 +80,9 @@ class EngineRig:
         budget: int = 256,
         enable_prefix_caching: bool = True,
         speculative_ngram: int = 0,
+        speculative_tokens: int = 4,
     ) -> None:
+        """If the model has a draft model, that guesses `speculative_tokens`."""
         block_size = model.info.block_size
         self.pool = BlockPool(pool_tokens // block_size, block_size)
         self.scheduler = Scheduler(
@@ -83,10 +93,15 @@ class EngineRig:
             eos_token_ids=model.eos_token_ids,
             max_input_len=model.info.max_input_len or 0,
             enable_prefix_caching=enable_prefix_caching,
-            speculative_ngram=speculative_ngram,
+            num_speculative_tokens=speculative_tokens if model.drafter else speculative_ngram,
         )
         self.loop = EngineLoop(
-            self.scheduler, model.runner, self.pool, start_ids=model.info.start_ids
+            self.scheduler,
+            model.runner,
+            self.pool,
+            start_ids=model.info.start_ids,
+            drafter=model.drafter or NgramDrafter(),
+            adapters=model.adapters,
         )
 
     def serve(
@@ -149,13 +164,18 @@ def reference_logits(folder: Path, prompt_ids: tuple[int, ...]) -> torch.Tensor:
 def reference_tokens(folder: Path, requests: list[GenerateRequest]) -> dict[str, list[int]]:
     """What `generate(do_sample=False)` of Transformers gives each request, one by one."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    return tokens_of(model, requests)
+
+
+def tokens_of(model: Any, requests: list[GenerateRequest]) -> dict[str, list[int]]:  # noqa: ANN401
+    """The same of a model that is loaded already."""
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     tokens = {}
     for request in requests:
         ids = torch.tensor([request.prompt_ids])
         out = model.generate(
-            ids,
+            input_ids=ids,
             attention_mask=torch.ones_like(ids),
             do_sample=False,
             max_new_tokens=request.sampling.max_tokens,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -9,7 +11,7 @@ from random import Random
 import pytest
 import torch
 from engine_rig import MAX_MODEL_LEN, EngineRig, load_model
-from tiny_seq2seq import CONFIGS, VOCAB_SIZE, build
+from tiny_seq2seq import CONFIGS, NOT_NATIVE, VOCAB_SIZE, build
 from transformers import AutoModelForSeq2SeqLM
 
 from streamwell.core.types import GenerateRequest, SamplingParams
@@ -21,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A loaded model, a workload, and what Transformers makes of it."""
+    """A model loaded on one of its paths, a workload, and what Transformers makes of it."""
 
     folder: Path
     model: LoadedModel
@@ -84,12 +86,31 @@ def reference_tokens(
     return tokens
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
-def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Family:
-    folder = build(request.param, tmp_path_factory.mktemp(request.param))
-    model = load_model(folder)
-    requests = make_requests()
-    return Family(folder, model, requests, reference_tokens(folder, requests, model.info.start_ids))
+@pytest.fixture(scope="module")
+def torch_families(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Family]:
+    """By the names of tiny models, in PyTorch; each is made once."""
+
+    @functools.cache
+    def of(name: str) -> Family:
+        folder = build(name, tmp_path_factory.mktemp(name))
+        model, requests = load_model(folder, "torch"), make_requests()
+        expected = reference_tokens(folder, requests, model.info.start_ids)
+        return Family(folder, model, requests, expected)
+
+    return of
+
+
+CASES = [(name, "torch") for name in CONFIGS]
+CASES += [(name, "native") for name in CONFIGS if name not in NOT_NATIVE]
+
+
+@pytest.fixture(scope="module", params=sorted(CASES), ids="-".join)
+def family(request: pytest.FixtureRequest, torch_families: Callable[[str], Family]) -> Family:
+    name, model_impl = request.param
+    family = torch_families(name)
+    if model_impl == "torch":
+        return family
+    return replace(family, model=load_model(family.folder, model_impl))
 
 
 @torch.inference_mode()

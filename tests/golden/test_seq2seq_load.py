@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from engine_rig import MAX_MODEL_LEN, EngineRig, load_model
+from engine_rig import BLOCK_SIZE, MAX_MODEL_LEN, EngineRig, load_model
 from safetensors.torch import load_file, save_file
 from tiny_seq2seq import CONFIGS, MAX_POSITIONS, build, edit
 from transformers.models.t5.modeling_t5 import T5Attention
@@ -16,9 +16,10 @@ from streamwell.core.errors import LoadError
 from streamwell.core.types import GenerateRequest, SamplingParams
 from streamwell.engine.loader import DEFAULT_MAX_INPUT_LEN, load
 from streamwell.engine.messages import EngineConfig
+from streamwell.engine.native.batch import BLOCK_SIZE as NATIVE_BLOCK_SIZE
 from streamwell.engine.seq2seq.attention import DistanceBias
+from streamwell.engine.seq2seq.embeddings import sinusoids
 from streamwell.engine.seq2seq.families import RelativeBias, describe, is_encoder_decoder
-from streamwell.engine.seq2seq.model import sinusoids
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +33,12 @@ REQUEST = GenerateRequest(
 def answer(folder: Path) -> list[int]:
     """What the model in a folder says to `REQUEST`."""
     return EngineRig(load_model(folder)).serve([REQUEST])["r"].token_ids
+
+
+@pytest.fixture(params=["torch", "native"])
+def block_size(request: pytest.FixtureRequest) -> int:
+    """What decides which path is tried first when nothing is asked for."""
+    return NATIVE_BLOCK_SIZE if request.param == "native" else BLOCK_SIZE
 
 
 def edit_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
@@ -75,7 +82,7 @@ def replace_fields(config: EngineConfig, changes: dict[str, object]) -> EngineCo
         ({"model_type": None, "architectures": None}, "cannot be served"),
         ({"architectures": ["T5EncoderModel"]}, "T5EncoderModel"),
         ({"architectures": ["T5ForTokenClassification"]}, "T5ForTokenClassification"),
-        ({"quantization_config": {"quant_method": "gptq"}}, "not quantised"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "gptq|not quantised"),
         ({"feed_forward_proj": "gated-nonesuch"}, "nonesuch"),
         ({"feed_forward_proj": "fast-relu"}, "fast-relu"),
         ({"num_heads": 5}, "cannot load"),
@@ -85,44 +92,44 @@ def replace_fields(config: EngineConfig, changes: dict[str, object]) -> EngineCo
     ],
 )
 def test_what_is_not_known_is_refused(
-    tmp_path: Path, changes: dict[str, object], message: str
+    tmp_path: Path, block_size: int, changes: dict[str, object], message: str
 ) -> None:
     """Another architecture, a model without a head, quantised weights, sizes that do not fit."""
     folder = build("t5", tmp_path)
     edit(folder / "config.json", **changes)
 
     with pytest.raises(LoadError, match=message):
-        load_model(folder)
+        load_model(folder, block_size=block_size)
 
 
 @pytest.mark.parametrize("ids", [{"decoder_start_token_id": 300}, {"forced_bos_token_id": "en"}])
-def test_answers_begin_with_tokens(tmp_path: Path, ids: dict[str, object]) -> None:
+def test_answers_begin_with_tokens(tmp_path: Path, block_size: int, ids: dict[str, object]) -> None:
     """What the decoder starts with must be in its vocabulary."""
     folder = build("bart", tmp_path)
     edit(folder / "generation_config.json", **ids)
 
     with pytest.raises(LoadError, match=r"start"):
-        load_model(folder)
+        load_model(folder, block_size=block_size)
 
 
 @pytest.mark.parametrize(
     ("changes", "flag"),
     [
-        ({"model_impl": "native"}, "--model-impl native"),
+        ({"model_impl": "native"}, "its cache blocks hold 16 tokens"),
         ({"model_impl": "transformers"}, "--model-impl transformers"),
         ({"compile": True}, "--compile"),
-        ({"quantization": "int8"}, "--quantization int8"),
+        ({"quantization": "int8"}, "--quantization int8 needs the native helper"),
     ],
 )
-def test_what_only_decoders_have_is_refused(
+def test_what_cannot_be_honoured_is_refused(
     tmp_path: Path, changes: dict[str, object], flag: str
 ) -> None:
-    """A flag is honoured or refused."""
+    """There is no other code to run them, nor to round them."""
     with pytest.raises(LoadError, match=flag):
         load_with(build("t5", tmp_path), **changes)
 
 
-def test_damaged_weights_are_refused(tmp_path: Path) -> None:
+def test_damaged_weights_are_refused(tmp_path: Path, block_size: int) -> None:
     """A weight that is missing, of another shape, or not finite."""
 
     def forget(weights: dict[str, torch.Tensor]) -> None:
@@ -138,11 +145,15 @@ def test_damaged_weights_are_refused(tmp_path: Path) -> None:
         name = "model.encoder.embed_positions.weight"
         weights[name] = weights[name][: MAX_POSITIONS - 3].clone()
 
-    for number, damage in enumerate((forget, misshape, poison, shorten)):
+    def narrow(weights: dict[str, torch.Tensor]) -> None:
+        name = "model.encoder.layernorm_embedding.bias"
+        weights[name] = weights[name][:-1].clone()
+
+    for number, damage in enumerate((forget, misshape, poison, shorten, narrow)):
         folder = build("bart", tmp_path / str(number))
         edit_weights(folder, damage)
         with pytest.raises(LoadError):
-            load_model(folder)
+            load_model(folder, block_size=block_size)
 
 
 def test_limits_are_those_of_the_positions(tmp_path: Path) -> None:

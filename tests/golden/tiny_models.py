@@ -205,8 +205,13 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
 
 def build(name: str, folder: Path) -> Path:
     """Write the model of this name into a folder; the same weights every time."""
+    return build_config(CONFIGS[name](), folder)
+
+
+def build_config(config: PreTrainedConfig, folder: Path) -> Path:
+    """Write a model of this config into a folder."""
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(CONFIGS[name]())
+    model = AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             # large, and biases and norms too, so that a mistake anywhere shows in the tokens

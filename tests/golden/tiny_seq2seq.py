@@ -25,11 +25,11 @@ PAD, START_OF_MARIAN = 0, 299
 _T5: dict[str, Any] = {
     "vocab_size": VOCAB_SIZE,
     "d_model": 48,
-    "d_kv": 8,  # heads together are narrower than the model, as in small T5s
+    "d_kv": 16,  # heads together are narrower than the model, as in small T5s
     "d_ff": 80,
     "num_layers": 3,
     "num_decoder_layers": 2,  # more than the encoder has is too much for Transformers' cache
-    "num_heads": 4,
+    "num_heads": 2,
     "relative_attention_num_buckets": 8,
     "relative_attention_max_distance": 20,  # inputs reach the last bucket
     "pad_token_id": PAD,
@@ -42,7 +42,7 @@ _BART: dict[str, Any] = {
     "encoder_layers": 3,
     "decoder_layers": 2,
     "encoder_attention_heads": 3,
-    "decoder_attention_heads": 4,
+    "decoder_attention_heads": 1,
     "encoder_ffn_dim": 80,
     "decoder_ffn_dim": 96,
     "max_position_embeddings": MAX_POSITIONS,
@@ -57,6 +57,7 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
     "t5": lambda: T5Config(**_T5, feed_forward_proj="relu"),
     "flan-t5": lambda: T5Config(**_T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False),
     "mt5": lambda: MT5Config(**_T5),
+    "t5-odd": lambda: T5Config(**_T5 | {"d_kv": 8, "num_heads": 4}, feed_forward_proj="gated-silu"),
     "bart": lambda: BartConfig(**_BART),
     "bart-scaled": lambda: BartConfig(
         **_BART, scale_embedding=True, activation_function="gelu_new"
@@ -71,6 +72,8 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
         **_BART | {"decoder_start_token_id": 0}, activation_function="relu"
     ),
 }
+#: Those whose heads are no multiple of what the native helper computes at once.
+NOT_NATIVE = ("t5-odd",)
 #: Those whose head has weights of its own, as flan-T5's and mT5's have.
 UNTIED = ("flan-t5", "mt5")
 #: What their `generation_config.json` says beside.
@@ -95,7 +98,7 @@ def build(name: str, folder: Path) -> Path:
             mean = float(key.endswith("norm.weight"))
             torch.nn.init.normal_(tensor, mean=mean, std=0.5 if is_matrix else 0.2)
             if key.endswith("Attention.q.weight"):  # T5 does not scale scores, it is born that way
-                tensor /= _T5["d_kv"] ** 0.5
+                tensor /= model.config.d_kv**0.5
         # not so large that a token says itself again
         torch.nn.init.normal_(model.get_input_embeddings().weight, std=0.3)
     model.save_pretrained(folder)

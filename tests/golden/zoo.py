@@ -14,7 +14,7 @@ BEGIN, END = "<!-- families: written by tests/golden/zoo.py -->\n", "<!-- end of
 #: What runs a model, the fastest first.
 ALL = ("native", "torch", "transformers")
 TORCH = ("torch", "transformers")
-TORCH_ONLY = ("torch",)
+OURS = ("native", "torch")
 FOREIGN = ("transformers",)
 
 
@@ -68,7 +68,7 @@ ZOO = (
         {"gemma3": ALL},
         "two kinds of rotary embeddings, sliding and global layers",
     ),
-    Entry("Phi-1, Phi-2", "phi", {"phi": TORCH}, "parallel layers that share a norm, half rotary"),
+    Entry("Phi-1, Phi-2", "phi", {"phi": ALL}, "parallel layers that share a norm, half rotary"),
     Entry(
         "Phi-3, Phi-4",
         "phi3",
@@ -76,24 +76,24 @@ ZOO = (
         "fused projections, sliding window, partial rotary, LongRoPE up to the original context",
     ),
     Entry("OLMo 2", "olmo2", {"olmo2": ALL}, "norms at the outputs, over whole projections"),
-    Entry("GPT-2", "gpt2", {"gpt2": TORCH}, "learned positions, transposed weights"),
+    Entry("GPT-2", "gpt2", {"gpt2": ALL}, "learned positions, transposed weights"),
     Entry(
         "GPT-NeoX, Pythia",
         "gpt_neox",
-        {"gpt-neox": TORCH, "gpt-neox-in-a-row": TORCH},
+        {"gpt-neox": ALL, "gpt-neox-in-a-row": ALL},
         "parallel layers or not, partial rotary",
     ),
     Entry(
         "Falcon",
         "falcon",
         {
-            "falcon": TORCH_ONLY,
-            "falcon-groups": TORCH_ONLY,
-            "falcon-in-a-row": TORCH_ONLY,
+            "falcon": OURS,
+            "falcon-groups": OURS,
+            "falcon-in-a-row": OURS,
         },
         "one head of keys, groups, or as many as queries; no ALiBi",
     ),
-    Entry("StarCoder2", "starcoder2", {"starcoder2": TORCH}, "layer norms, sliding window"),
+    Entry("StarCoder2", "starcoder2", {"starcoder2": ALL}, "layer norms, sliding window"),
     Entry("Granite", "granite", {"granite": ALL}, "four multipliers"),
     Entry("SmolLM3", "smollm3", {"smollm3": ALL}, "layers without rotary embeddings"),
     Entry("Llama with YaRN", "llama", {"llama-yarn": FOREIGN}, "a rotary scaling we do not have"),

@@ -7,6 +7,7 @@ from collections.abc import Sequence as Ordered
 
 from streamwell.core.types import SamplingParams
 from streamwell.engine.block_pool import BlockPool
+from streamwell.engine.drafter import Drafter
 from streamwell.engine.scheduler import Scheduler
 from streamwell.engine.sequence import Sampled, Sequence, SequenceOutput, Step
 
@@ -54,7 +55,8 @@ class Bench:
         max_model_len: int = 32,
         max_input_len: int = 0,
         enable_prefix_caching: bool = True,
-        speculative_ngram: int = 0,
+        num_speculative_tokens: int = 0,
+        drafter: Drafter | None = None,
     ) -> None:
         self.pool = BlockPool(num_blocks, 4)
         self.scheduler = Scheduler(
@@ -65,8 +67,9 @@ class Bench:
             eos_token_ids=frozenset({EOS}),
             max_input_len=max_input_len,
             enable_prefix_caching=enable_prefix_caching,
-            speculative_ngram=speculative_ngram,
+            num_speculative_tokens=num_speculative_tokens,
         )
+        self.drafter = drafter
         for seq in seqs:
             self.scheduler.add(seq)
 
@@ -74,7 +77,7 @@ class Bench:
         step = self.scheduler.schedule()
         assert step is not None
         self.scheduler.check_integrity()
-        return step
+        return step if self.drafter is None else self.drafter.fill(step)
 
     def step(self, **tokens: int | str) -> list[SequenceOutput]:
         """One step; `tokens` names a token or an error by request id, else it is `OTHER`."""

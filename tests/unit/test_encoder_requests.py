@@ -61,6 +61,9 @@ class Model:
     def __post_init__(self) -> None:
         self.default_sampling = self.default_sampling or {}
 
+    async def wake(self) -> None:
+        """It is awake."""
+
     def require(self) -> tuple[Letters, EngineInfo]:
         return self.encoder, INFO
 

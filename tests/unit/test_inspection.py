@@ -50,11 +50,31 @@ def shard(folder: Path) -> None:
         {"time_step_limit": [0.0, float("inf")], "num_experts": None, "num_heads": [2, 4]},
         {"max_position_embeddings": 10**7, "rope_theta": 10**11, "sliding_window": 2**40},
         {"vision_config": {"num_hidden_layers": 27, "hidden_size": 768}},
+        {"vision_config": {"num_attention_heads": 0, "rms_norm_eps": "small"}},
+        {"num_experts": 0, "num_experts_per_tok": 0, "head_dim": None, "intermediate_size": None},
+        {"num_key_value_heads": [2, 2, 1, 2], "num_local_experts": 4, "num_experts_per_tok": 2},
+        {"rope_scaling": {"type": "yarn", "factor": 4}, "rms_norm_eps": 0, "pad_token_id": -1},
+        {"eos_token_id": [2, 3], "bos_token_id": None, "sliding_window": 0},
     ],
 )
 def test_honest_configs_pass(folder: Path, changes: dict[str, object]) -> None:
     """What Transformers has saved over the years, and counts that are not of weights."""
     change(folder, "config.json", **changes)
+
+    inspect_model(folder)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"temperature": 0, "top_k": 0, "top_p": 1, "min_p": 0.0, "repetition_penalty": 1},
+        {"temperature": None, "top_k": -1, "max_new_tokens": 32768, "do_sample": True},
+        {"eos_token_id": [2, 99999, -1], "pad_token_id": None},
+    ],
+)
+def test_honest_settings_pass(folder: Path, changes: dict[str, object]) -> None:
+    """Also those that switch something off."""
+    change(folder, "generation_config.json", **changes)
 
     inspect_model(folder)
 
@@ -93,7 +113,7 @@ def test_integers_stand_for_numbers_where_a_config_says_how(folder: Path) -> Non
     with pytest.raises(LoadError, match="quantization_config"):
         inspect_model(folder)
 
-    change(folder, "config.json", text_config={"quantization_config": {"quant_method": "gptq"}})
+    change(folder, "config.json", text_config={"quantization_config": {"quant_method": "fp8"}})
 
     inspect_model(folder)
 

@@ -10,6 +10,7 @@ from walk_cache import FakeCache
 
 from streamwell.core.types import FinishReason, SamplingParams
 from streamwell.engine.block_pool import BlockPool
+from streamwell.engine.drafter import Drafter, NgramDrafter
 from streamwell.engine.scheduler import Scheduler
 from streamwell.engine.sequence import Chunk, Sampled, Sequence, SequenceOutput, Step
 
@@ -65,6 +66,28 @@ class Account:
         return FinishReason.LENGTH if is_full or count == params.max_tokens else None
 
 
+class FakeDraftModel:
+    """Guesses at random, computes at its own pace, and writes a cache of its own."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.cache = FakeCache(BLOCK_SIZE)
+
+    def fill(self, step: Step) -> Step:
+        if self.rng.random() < 0.3 and all(chunk.is_decode for chunk in step.chunks):
+            return Step(tuple(c.guessed((), c.seq.num_drafted_tokens) for c in step.chunks))
+        return Step(tuple(map(self.guess, step.chunks)))
+
+    def guess(self, chunk: Chunk) -> Chunk:
+        """All that it lacks of a sequence, then guesses; the last of them it does not compute."""
+        count = self.rng.randint(0, chunk.num_drafts)
+        draft_ids = tuple(self.rng.randrange(VOCAB_SIZE) for _ in range(count))
+        end = chunk.end + max(0, count - 1)
+        start = chunk.seq.num_drafted_tokens
+        self.cache.write(Chunk(chunk.seq, start, end - start, draft_ids[:-1]))
+        return chunk.guessed(draft_ids, end)
+
+
 class Walk:
     """Adds, aborts and steps at random; every rule is checked after every step."""
 
@@ -73,7 +96,7 @@ class Walk:
         self.max_input_len = max_input_len
         self.max_num_seqs = self.rng.randint(2, 8)
         self.budget = self.rng.choice([self.max_num_seqs, 12, 24, 100])
-        self.guesses = seed % 2 == 1
+        self.drafter = self.make_drafter(seed)
         self.pool = BlockPool(self.rng.randint(12, 22) + max_input_len // 2, BLOCK_SIZE)
         self.scheduler = Scheduler(
             self.pool,
@@ -82,12 +105,19 @@ class Walk:
             max_model_len=MAX_MODEL_LEN,
             eos_token_ids=frozenset({EOS}),
             max_input_len=max_input_len,
-            speculative_ngram=3 if self.guesses else 0,
+            num_speculative_tokens=3 if self.drafter else 0,
         )
         self.cache = FakeCache(BLOCK_SIZE)
         self.texts = [[self.rng.randrange(VOCAB_SIZE) for _ in range(30)] for _ in range(3)]
         self.live: dict[str, Account] = {}
         self.num_added = self.num_aborted = self.num_ended = self.num_resumed = 0
+
+    def make_drafter(self, seed: int) -> Drafter | None:
+        """One walk in three goes without guesses; draft models are for decoders."""
+        if seed % 3 == 0:
+            return None
+        is_model = seed % 3 == 1 and not self.max_input_len
+        return FakeDraftModel(self.rng) if is_model else NgramDrafter()
 
     def add(self) -> None:
         """One request, or several of the same prompt, which often begins like others."""
@@ -129,6 +159,8 @@ class Walk:
         num_preemptions = self.scheduler.num_preemptions
         step = self.scheduler.schedule()
         self.scheduler.check_integrity()
+        if step is not None and self.drafter is not None:
+            step = self.drafter.fill(step)
         running = {a for a in self.live.values() if a.is_running}
         # a preempted sequence may be back at once, on blocks that others hold
         moved = {a for a in was_running if a.seq.num_computed_tokens != a.num_computed}
@@ -144,7 +176,7 @@ class Walk:
         self.check_fairness(step, running)
         self.check_chunks(step)
         for account in running:
-            self.cache.check(account.seq, account.num_computed)
+            self.check_caches(account)
         self.apply(step)
 
     def check_admitted(self, admitted: set[Account]) -> None:
@@ -203,6 +235,15 @@ class Walk:
             account.num_computed = chunk.end - num_drafts
             self.cache.write(chunk)
 
+    def check_caches(self, account: Account) -> None:
+        """What is computed is there; a draft model may be behind, and has its own."""
+        self.cache.check(account.seq, account.num_computed)
+        if isinstance(self.drafter, FakeDraftModel):
+            assert account.seq.num_drafted_tokens <= account.num_computed
+            self.drafter.cache.check(account.seq, account.seq.num_drafted_tokens)
+        elif account.num_computed == account.seq.num_computed_tokens:
+            assert account.seq.num_drafted_tokens == account.num_computed
+
     def apply(self, step: Step) -> None:
         results = {c.seq.request_id: self.sampled(c) for c in step.chunks if c.is_sampled}
         outputs = self.scheduler.apply(results, step)
@@ -235,7 +276,7 @@ class Walk:
             reason = account.expected_reason()
             expected = SequenceOutput(name, output.token_ids, reason, num_cached_tokens=cached)
             if reason is None:
-                self.cache.check(account.seq, account.num_computed)
+                self.check_caches(account)
         assert expected == output
         if expected.finish_reason is not None:
             del self.live[output.request_id]
@@ -261,6 +302,6 @@ def test_every_rule_holds_on_a_random_walk(seed: int, max_input_len: int) -> Non
     assert walk.num_added == walk.num_ended + walk.num_aborted
     assert walk.scheduler.num_preemptions > 0
     assert (walk.scheduler.num_hit_tokens > 0) is (max_input_len == 0)
-    assert (walk.scheduler.num_accepted_tokens > 0) is walk.guesses
+    assert (walk.scheduler.num_accepted_tokens > 0) is (walk.drafter is not None)
     assert walk.num_resumed > 0
     assert 0 == walk.pool.num_used

@@ -10,8 +10,8 @@ import pytest
 
 from streamwell.backends.scripted import ScriptedEngine
 from streamwell.core.types import Message
-from streamwell.service import models
-from streamwell.service.models import ServedModel
+from streamwell.service import served_model
+from streamwell.service.served_model import ServedModel
 
 MODEL_IDS = 8
 
@@ -51,7 +51,7 @@ def test_a_tokenizer_larger_than_its_model_is_told_once(
 ) -> None:
     """The operator reads it when the model is loaded; a smaller one is nothing unusual."""
     warnings = Warnings()
-    monkeypatch.setattr(models, "log", warnings)
+    monkeypatch.setattr(served_model, "log", warnings)
 
     async def scenario() -> None:
         engine = ScriptedEngine(lambda _ids, _seed, _index: 1, vocab_size=MODEL_IDS)

@@ -89,6 +89,32 @@ def test_only_our_pytorch_code_is_compiled(model_impl: Any) -> None:  # noqa: AN
     assert not Settings().compile
 
 
+@pytest.mark.parametrize(
+    "others", [{"compile": True}, {"model_impl": "native"}, {"model_impl": "transformers"}], ids=str
+)
+def test_adapters_need_our_pytorch_code_as_it_is(others: dict[str, Any]) -> None:
+    """What knows no adapters is refused beside `--enable-lora`; the limits are finite."""
+    with pytest.raises(InvalidRequest, match="--enable-lora does not work with --"):
+        Settings(enable_lora=True, **others)
+
+    settings = _parse("--enable-lora", "--max-loras", "3", "--max-lora-rank", "256")
+    assert (True, 3, 256) == (settings.enable_lora, settings.max_loras, settings.max_lora_rank)
+    assert (False, 8, 64) == (
+        Settings().enable_lora,
+        Settings().max_loras,
+        Settings().max_lora_rank,
+    )
+
+
+def test_one_thing_guesses() -> None:
+    """A draft model or the text before, not both."""
+    with pytest.raises(InvalidRequest, match="--speculative-ngram") as refused:
+        Settings(speculative_model="small", speculative_ngram=4)
+
+    assert "speculative_model" == refused.value.param
+    assert 4 == Settings(speculative_model="small").speculative_tokens
+
+
 def test_flags_set_what_they_name() -> None:
     """Flags have the fields' names, and a repeated one gathers."""
     arguments = ["--port", "0", "--max-num-seqs", "3", "--api-key", "a", "--api-key", "b"]
@@ -128,6 +154,11 @@ BAD_ARGUMENTS: list[list[str]] = [
     ["--block-size", "0"],
     ["--num-threads", "0"],
     ["--speculative-ngram", "-1"],
+    ["--speculative-ngram", "65"],
+    ["--speculative-tokens", "0"],
+    ["--speculative-tokens", "17"],
+    ["--max-loras", "0"],
+    ["--max-lora-rank", "257"],
     ["--sse-ping-s", "0"],
     ["--send-timeout-s", "0"],
     ["--drain-s", "-1"],
@@ -160,7 +191,7 @@ def test_every_setting_is_explained() -> None:
     }
     flags = [f"--{field.name.replace('_', '-')}" for field in fields(Settings)]
 
-    assert [] == [f for f in flags if f != "--model" and not argument_help.get(f)]
+    assert [] == [f for f in flags if f != "--models" and not argument_help.get(f)]
 
 
 def _serve() -> App:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from scheduler_bench import EOS, Bench, with_prompt
+from scheduler_bench import EOS, OTHER, Bench, with_prompt
 
-from streamwell.core.types import FinishReason
+from streamwell.core.types import FinishReason, GenerateRequest, SamplingParams
+from streamwell.engine.draft_cost import DraftCost
+from streamwell.engine.drafter import NgramDrafter
+from streamwell.engine.loop import EngineLoop
+from streamwell.engine.messages import Add
 from streamwell.engine.prompt_lookup import PromptLookup
 from streamwell.engine.sequence import Chunk, Sampled, Sequence, SequenceOutput, Step
 
@@ -67,10 +71,31 @@ def test_an_error_after_a_right_guess_is_left_for_the_next_step() -> None:
 
 def speculative(seq: Sequence, *, num_blocks: int = 32, budget: int = 64, ngram: int = 3) -> Bench:
     bench = Bench(
-        [seq], num_blocks=num_blocks, max_num_batched_tokens=budget, speculative_ngram=ngram
+        [seq],
+        num_blocks=num_blocks,
+        max_num_batched_tokens=budget,
+        num_speculative_tokens=ngram,
+        drafter=NgramDrafter(),
     )
     bench.finish(bench.plan(), a=4)  # the prompt, and a first token
     return bench
+
+
+class AlwaysOther:
+    """Guesses that nothing else follows."""
+
+    def fill(self, step: Step) -> Step:
+        return Step(tuple(chunk.guessed((OTHER,) * chunk.num_drafts) for chunk in step.chunks))
+
+
+class SlowDraftModel:
+    """Guesses nothing, and computes the first tokens of each sequence only."""
+
+    def __init__(self, num_tokens: int) -> None:
+        self.num_tokens = num_tokens
+
+    def fill(self, step: Step) -> Step:
+        return Step(tuple(chunk.guessed((), self.num_tokens) for chunk in step.chunks))
 
 
 def take(bench: Bench, *token_ids: int) -> list[SequenceOutput]:
@@ -165,3 +190,76 @@ def test_without_the_option_nothing_is_guessed() -> None:
     (chunk,) = speculative(with_prompt("a", PROMPT), ngram=0).plan().chunks
 
     assert ((), 1) == (chunk.draft_ids, chunk.num_tokens)
+
+
+def test_a_plan_says_how_many_may_be_guessed() -> None:
+    """With room for them; who guesses, and what, is not the scheduler's affair."""
+    bench = Bench([with_prompt("a", PROMPT)], num_speculative_tokens=4)
+    bench.step()
+
+    (chunk,) = bench.plan().chunks
+
+    assert (4, (), 1) == (chunk.num_drafts, chunk.draft_ids, chunk.num_tokens)
+    assert bench.pool.blocks_for(chunk.end + 4) == len(chunk.seq.block_ids)
+
+
+def test_wrong_guesses_become_fewer() -> None:
+    """Of each sequence by itself."""
+    bench = Bench(
+        [with_prompt(name, PROMPT, max_tokens=40) for name in "ab"],
+        max_model_len=64,
+        num_speculative_tokens=4,
+        drafter=AlwaysOther(),
+    )
+    bench.step()
+    wanted = []
+    for _ in range(6):
+        step = bench.plan()
+        wanted.append({chunk.seq.request_id: chunk.num_drafts for chunk in step.chunks})
+        bench.finish(step, a=20)
+
+    assert [4, 3, 2, 1, 1, 1] == [counts["a"] for counts in wanted]
+    assert [4, 4, 4, 4, 4, 4] == [counts["b"] for counts in wanted]
+
+
+@pytest.mark.parametrize(("num_drafted", "expected"), [(0, 0), (3, 0), (4, 4), (7, 4), (99, 8)])
+def test_a_block_is_shared_when_the_draft_model_has_it_too(num_drafted: int, expected: int) -> None:
+    """So whoever begins alike can be guessed for at once."""
+    bench = Bench(
+        [with_prompt("a", PROMPT)], num_speculative_tokens=4, drafter=SlowDraftModel(num_drafted)
+    )
+    bench.step()
+    bench.scheduler.add(with_prompt("b", PROMPT))
+
+    chunks = {chunk.seq.request_id: chunk for chunk in bench.plan().chunks}
+
+    assert expected == chunks["b"].start == chunks["b"].seq.num_drafted_tokens
+
+
+class Repeating:
+    """A runner whose model says one token for ever; notes how much was guessed per step."""
+
+    vocab_size = 300
+
+    def __init__(self) -> None:
+        self.num_drafts: list[int] = []
+
+    def run(self, step: Step) -> dict[str, tuple[Sampled, ...]]:
+        self.num_drafts.append(sum(len(chunk.draft_ids) for chunk in step.chunks))
+        return {c.seq.request_id: (Sampled(OTHER),) * c.num_sampled for c in step.chunks}
+
+
+def test_an_engine_first_times_a_step_without_guesses() -> None:
+    """Then it guesses; who is told no costs does so at once."""
+    wanted = []
+    for cost in (None, DraftCost()):
+        bench, runner = Bench(max_model_len=64, num_speculative_tokens=2), Repeating()
+        drafter = AlwaysOther()
+        loop = EngineLoop(bench.scheduler, runner, bench.pool, drafter=drafter, draft_cost=cost)
+        sampling = SamplingParams(max_tokens=20)
+        loop.handle(Add(GenerateRequest(request_id="a", prompt_ids=(1, 2), sampling=sampling)))
+        for _ in range(3):
+            loop.step()
+        wanted.append(runner.num_drafts)
+
+    assert [[0, 2, 2], [0, 0, 2]] == wanted

@@ -74,13 +74,18 @@ class ScriptedEngine:
         self._has_died = False
         #: Which life of the engine this is; requests of an earlier one have died with it.
         self._life = 0
+        #: Folders of adapters, and which addition each comes from.
+        self._adapters: dict[str, tuple[str, int]] = {}
+        self._num_added = 0
 
     def start(self) -> None:
+        self._loaded.clear()
         self._status = EngineStatus(EngineState.LOADING, "pretending")
         self._loading = asyncio.create_task(self._load())
 
     async def stop(self) -> None:
         self._status = EngineStatus(EngineState.STOPPED)
+        self._life += 1
         if self._loading is not None:
             self._loading.cancel()
         self._loaded.set()
@@ -109,6 +114,7 @@ class ScriptedEngine:
         if self._status.state is not EngineState.READY:
             raise EngineDied("The engine is not up.")
         self._check_prompt(request.prompt_ids)
+        adapter = self._adapter_of(request)
         self._num_waiting += 1
         try:
             await self._slots.acquire()
@@ -121,6 +127,7 @@ class ScriptedEngine:
                 await asyncio.sleep(self._step_s)
                 self._num_steps += 1
                 self._check(index, life)
+                self._check_adapter(request, adapter)
                 delta = self._delta(request, index)
                 yield delta
                 if delta.finish_reason is not None:
@@ -128,6 +135,19 @@ class ScriptedEngine:
         finally:
             self._num_running -= 1
             self._slots.release()
+
+    async def add_adapter(self, name: str, path: str) -> None:
+        """Any folder will do: nothing is read."""
+        if self._status.state is not EngineState.READY:
+            raise EngineDied("The engine is not up.")
+        if not name or self._adapters.get(name, (path, 0))[0] != path:
+            raise ValueError(f"the name {name!r} is empty or that of another adapter")
+        if name not in self._adapters:
+            self._num_added += 1
+            self._adapters[name] = (path, self._num_added)
+
+    async def remove_adapter(self, name: str) -> None:
+        self._adapters.pop(name, None)
 
     async def _load(self) -> None:
         await asyncio.sleep(self._load_s)
@@ -151,6 +171,17 @@ class ScriptedEngine:
             raise SequenceFailed(f"a prompt of {len(prompt_ids)} tokens")
         if not all(0 <= token_id < self._info.vocab_size for token_id in prompt_ids):
             raise SequenceFailed("a token id is not in the vocabulary")
+
+    def _adapter_of(self, request: GenerateRequest) -> tuple[str, int] | None:
+        """What was added under the name that a request gives, if it gives one."""
+        if request.adapter and request.adapter not in self._adapters:
+            raise SequenceFailed(f"there is no adapter {request.adapter!r}")
+        return self._adapters.get(request.adapter)
+
+    def _check_adapter(self, request: GenerateRequest, adapter: tuple[str, int] | None) -> None:
+        """Refuse to go on with an adapter that has been removed."""
+        if self._adapters.get(request.adapter) != adapter:
+            raise SequenceFailed(f"the adapter {request.adapter!r} was removed")
 
     def _check(self, index: int, life: int) -> None:
         """Raise what the script says goes wrong at this token."""

@@ -24,20 +24,23 @@ app.command(db)
 
 @app.command
 def serve(
-    model: str = "brooklet",
-    *,
+    *models: str,
+    model: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     settings: Annotated[Settings, Parameter(name="*")] = Settings(),  # noqa: B008 - frozen
 ) -> None:
-    """Serve a model over HTTP: an OpenAI-compatible API; runs are logged before they are sent.
+    """Serve models over HTTP: an OpenAI-compatible API; runs are logged before they are sent.
 
     Parameters
     ----------
+    models
+        `brooklet` (built in, the default), a local folder, or the name of a model on the Hugging
+        Face hub; `NAME=MODEL` to call it by a name. The first answers requests that name none.
     model
-        `brooklet` (built in), a local folder, or the name of a model on the Hugging Face hub.
+        One more model; repeatable.
     """
     from streamwell.cli.serve import run
 
-    run(model, settings)
+    run((*models, *model) or ("brooklet",), settings)
 
 
 @app.command

@@ -8,24 +8,30 @@ import signal
 import socket
 import sys
 from dataclasses import replace
+from pathlib import Path
 
-from streamwell.core.errors import LoadError, StreamwellError
+from streamwell.core.errors import InvalidRequest, LoadError, StreamwellError
 from streamwell.engine.launch import launch
 from streamwell.models.resolve import resolve
 from streamwell.settings import Settings
 
 
-def run(model: str, settings: Settings) -> None:
+def run(models: tuple[str, ...], settings: Settings) -> None:
     """Serve until stopped.
 
     Raises:
+        InvalidRequest: two models have the same name.
         LoadError: there is no such model.
         StreamwellError: the port is taken.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(0))  # until the server takes them over
+    named = _named(models)
+    settings = replace(settings, models=tuple(named))
     try:
-        path = resolve(model)
+        folders = {name: resolve(model, settings.revision) for name, model in named.items()}
+        if (draft := settings.speculative_model) is not None:
+            settings = replace(settings, speculative_model=str(resolve(draft)))
     except FileNotFoundError as error:
         raise LoadError(str(error)) from error
     listener = _listen(settings.host, settings.port)
@@ -35,11 +41,24 @@ def run(model: str, settings: Settings) -> None:
     try:
         from streamwell.cli.serving import serve
 
-        settings = replace(settings, model=model, port=listener.getsockname()[1])
-        serve(settings, path, engine, listener)
+        settings = replace(settings, port=listener.getsockname()[1])
+        serve(settings, folders, engine, listener)
     finally:
         if engine is not None:
             engine.end()  # it may not have been taken over yet
+
+
+def _named(models: tuple[str, ...]) -> dict[str, str]:
+    """Models by their names: what stands before the first `=`, else the model as it is given."""
+    named: dict[str, str] = {}
+    for model in models:
+        name, separator, rest = model.partition("=")
+        if not separator or Path(model).exists():
+            name = rest = model
+        if not name or name in named:
+            raise InvalidRequest(f"the name {name!r} of a model is empty or given twice", "model")
+        named[name] = rest
+    return named
 
 
 def _listen(host: str, port: int) -> socket.socket:

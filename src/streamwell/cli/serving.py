@@ -6,21 +6,24 @@ import asyncio
 import gc
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from streamwell import __version__
 from streamwell.core.types import EngineState
 from streamwell.engine.launch import EngineProcess
 from streamwell.server.serving import DrainingServer, make_server
-from streamwell.service.models import ServedModel
+from streamwell.service.models import Served
 from streamwell.settings import Settings
 from streamwell.telemetry import configure_logging
 from streamwell.wiring import Application, build
 
 
 def serve(
-    settings: Settings, model_path: Path, engine: EngineProcess | None, listener: socket.socket
+    settings: Settings,
+    folders: Mapping[str, Path],
+    engine: EngineProcess | None,
+    listener: socket.socket,
 ) -> None:
     """Serve on a listening socket until stopped; `engine` is a process launched already."""
     configure_logging(settings.log_level, as_json=settings.log_json)
@@ -28,7 +31,7 @@ def serve(
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
     gc.enable()
-    application = build(settings, model_path, engine)
+    application = build(settings, folders, engine)
     server = make_server(
         application.asgi,
         drain=application.services.runs.drain,
@@ -55,7 +58,7 @@ async def _serve(
         # a server without a model is of no use: end it, with the reason
         loading.add_done_callback(lambda task: server.exit_now() if _failed(task) else None)
         _print_banner(settings)
-        progress = asyncio.create_task(_show_progress(application.model))
+        progress = asyncio.create_task(_show_progress(application.models))
         try:
             await server.serve(sockets=[listener])
         finally:
@@ -71,11 +74,13 @@ def _failed(task: asyncio.Task[None]) -> BaseException | None:
 
 def _print_banner(settings: Settings) -> None:
     base = f"http://{settings.host}:{settings.port}"
-    keys = f"{len(settings.api_key)} set" if settings.api_key else "none (this machine only)"
-    toy = "  (built in, a toy)" if settings.model == "brooklet" else ""
+    num_keys = len(settings.api_key + settings.admin_key)
+    keys = f"{num_keys} set" if num_keys else "none (this machine only)"
+    models = ", ".join(settings.models)
+    toy = "  (built in, a toy)" if settings.models == ("brooklet",) else ""
     print(
         f"streamwell {__version__}\n"
-        f"  model  {settings.model}{toy}\n"
+        f"  model  {models}{toy}\n"
         f"  api    {base}/v1\n"
         f"  keys   {keys}\n"
         f"  try    curl -N {base}/v1/chat/completions -H 'content-type: application/json' \\\n"
@@ -85,16 +90,18 @@ def _print_banner(settings: Settings) -> None:
     )
 
 
-async def _show_progress(model: ServedModel) -> None:
-    """A progress bar on a terminal, while the model loads."""
+async def _show_progress(models: Sequence[Served]) -> None:
+    """A progress bar on a terminal for each model, while it loads."""
     if not sys.stderr.isatty():
         return
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("starting", total=1.0)
-        while not model.is_ready and model.engine.status().state is not EngineState.FAILED:
-            status = model.engine.status()
-            progress.update(bar, completed=status.progress, description=status.stage or "starting")
-            await asyncio.sleep(0.1)
+        for model in models:
+            bar = progress.add_task("starting", total=1.0)
+            while not model.is_ready and model.state != EngineState.FAILED:
+                status = model.engine.status()
+                stage = f"{model.names[0]}: {status.stage or 'starting'}"
+                progress.update(bar, completed=status.progress, description=stage)
+                await asyncio.sleep(0.1)

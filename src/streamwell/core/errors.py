@@ -9,6 +9,7 @@
     ├── Unavailable           not now; says when to come back
     │   ├── Overloaded
     │   ├── ModelLoading
+    │   ├── ModelUnloaded
     │   ├── EngineUnavailable
     │   ├── RunElsewhere      its server is another one, or it waits to be taken up
     │   └── ShuttingDown
@@ -22,6 +23,7 @@
     ├── StoreFailed           the run log cannot be written or read
     │   └── LeaseLost         another server has taken this one's runs over
     └── LoadError             a model cannot be loaded
+        └── NotEnoughMemory   it does not fit beside what runs
 
 The first line of a docstring is the default message.
 """
@@ -109,6 +111,19 @@ class ModelLoading(Unavailable):
     retry_after_s = 2
 
 
+class ModelUnloaded(Unavailable):
+    """The model is not loaded."""
+
+    code = "model_unloaded"
+    retry_after_s = 30
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"The model {model!r} is not loaded; who runs this server can load it with "
+            "POST /v1/models/load."
+        )
+
+
 class EngineUnavailable(Unavailable):
     """The engine is restarting."""
 
@@ -151,3 +166,7 @@ class LeaseLost(StoreFailed):
 
 class LoadError(StreamwellError):
     """The model cannot be loaded."""
+
+
+class NotEnoughMemory(LoadError):
+    """There is not enough memory to load the model."""

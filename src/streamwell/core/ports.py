@@ -22,7 +22,7 @@ class Engine(Protocol):
     """Turns prompt ids into token ids."""
 
     def start(self) -> None:
-        """Begin to load, in the background; needs a running event loop."""
+        """Begin to load, in the background; needs a running event loop. Again after `stop`, too."""
         ...
 
     async def stop(self) -> None:
@@ -52,6 +52,26 @@ class Engine(Protocol):
         Raises:
             EngineDied: the engine went away first, or is not up.
             SequenceFailed: this request alone cannot go on.
+        """
+        ...
+
+    async def add_adapter(self, name: str, path: str) -> None:
+        """Load a LoRA adapter from a folder; requests may name it from then on.
+
+        It stays when the engine restarts. Adding a name that is there from the same folder is
+        harmless.
+
+        Raises:
+            LoadError: it cannot be loaded.
+            EngineDied: the engine went away first, or is not up.
+            ValueError: the name is empty, or that of an adapter from another folder.
+        """
+        ...
+
+    async def remove_adapter(self, name: str) -> None:
+        """Forget an adapter; its live requests end with `SequenceFailed`.
+
+        An unknown name is harmless.
         """
         ...
 

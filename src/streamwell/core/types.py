@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-
-_ID = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
-
-
-def is_id(text: str) -> bool:
-    """It may be the id of something stored; no database is asked for what cannot be."""
-    return _ID.fullmatch(text) is not None
 
 
 class FinishReason(StrEnum):
@@ -65,6 +57,8 @@ class GenerateRequest:
     cache_salt: str = ""
     #: What was generated before, when a run goes on: counted as completion, never yielded again.
     completion_ids: tuple[int, ...] = ()
+    #: The name of a LoRA adapter that the engine has; empty for the model itself.
+    adapter: str = ""
 
 
 @dataclass(frozen=True, slots=True)

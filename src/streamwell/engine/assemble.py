@@ -1,18 +1,20 @@
 """Assembles a model from its folder: which decoder runs it, on which device, in which dtype.
 
-On a CPU that computes in float32 the native decoder runs the families that `families` knows
-completely; else, or where the helper fails, the lean one in PyTorch does; everything else runs on
-Transformers' own code. Nothing in a model folder is executed unless it is trusted.
+On a CPU the native helper runs what it has the parts of; else, or where it fails, our decoders and
+encoder-decoders in PyTorch do; decoders that `families` does not know run on Transformers' own
+code. Nothing in a model folder is executed unless it is trusted.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from streamwell.core.errors import LoadError
@@ -21,26 +23,30 @@ from streamwell.engine.checkpoint import Report, read_weights
 from streamwell.engine.compiled import compiled_halves, warm_up
 from streamwell.engine.families import (
     DecoderSpec,
+    canonical_rows,
     canonical_weights,
     check_shapes,
     describe,
 )
 from streamwell.engine.folder import read_json
+from streamwell.engine.lora.folder import Base
+from streamwell.engine.lora.table import AdapterTable
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model
 from streamwell.engine.native import library
-from streamwell.engine.native.batch import BLOCK_SIZE
 from streamwell.engine.native.decoder import NativeDecoder, supports
-from streamwell.engine.native.linear import passes_self_test
+from streamwell.engine.native_choice import (
+    NoHelperError,
+    choose_helper,
+    run_by,
+    warnings_without,
+)
 from streamwell.engine.placement import device_of, dtype_of
 from streamwell.engine.quantization import in_effect
-from streamwell.engine.seq2seq.build import build, check_options
+from streamwell.engine.seq2seq import build as seq2seq
 from streamwell.engine.seq2seq.families import is_encoder_decoder, unserved
-from streamwell.engine.torch_model import TorchModel
+from streamwell.engine.torch_model import AdaptableModel, TorchModel
 from streamwell.engine.try_out import try_out_native, try_out_torch
-
-#: What a helper that does not fit this machine, or is damaged, does to its callers.
-_HELPER_FAILURES = (ctypes.ArgumentError, AttributeError, OSError, RuntimeError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +62,8 @@ class Assembled:
     warnings: tuple[str, ...] = ()
     #: What an encoder-decoder's answers begin with; empty for decoders.
     start_ids: tuple[int, ...] = ()
-
-
-class _NoHelperError(Exception):
-    """The native helper does not run this model; the message says why."""
-
-
-class _HelperBrokenError(_NoHelperError):
-    """It should, but it fails."""
+    #: Where adapters are added, if it may have some.
+    adapters: AdapterTable | None = None
 
 
 def assemble(
@@ -85,29 +85,47 @@ def assemble(
     spec = None if config.model_impl == "transformers" else describe(model_config)
     if spec is None:
         return _foreign(config, path, dtype, device, report)
-    weights = canonical_weights(model_config, spec, read_weights(path, report))
+    # what will be rounded anew need not take four bytes a number until then
+    unrounded = dtype if config.quantization == "none" else torch.float16
+    weights = canonical_weights(model_config, spec, read_weights(path, report, unrounded))
     check_shapes(spec, {name: tuple(w.shape) for name, w in weights.items()})
     widths = {w.shape[1] for name, w in weights.items() if name.endswith("_proj.weight")}
     quantization = in_effect(config.quantization, widths)
     try:
-        helper = _helper(config, spec, weights, dtype, device)
+        helper = choose_helper(config, dtype, device, has_parts=supports(spec, weights))
         report("packing weights", 0.5)
-        model = _native_decoder(helper, config, spec, weights, dtype, max_model_len)
-    except _NoHelperError as reason:
-        if config.model_impl == "native":
-            raise LoadError(f"the native helper cannot run this model: {reason}") from reason
-        warnings = _warnings(config, reason)
+        model = run_by(
+            helper, lambda: _native_decoder(helper, config, spec, weights, dtype, max_model_len)
+        )
+    except NoHelperError as reason:
+        warnings = warnings_without(config, reason)
     else:
         implementation = f"native/{library.instruction_set(helper)}"
         return Assembled(model=model, implementation=implementation, quantization=quantization)
     weights = {name: tensor.to(device, dtype) for name, tensor in weights.items()}
     decoder = _lean_decoder(config, spec, weights, max_model_len, report)
+    adapters = _adapters(config, model_config, spec, decoder) if config.enable_lora else None
     return Assembled(
-        model=TorchModel(decoder, config.block_size),
+        model=TorchModel(decoder, config.block_size)
+        if adapters is None
+        else AdaptableModel(decoder, config.block_size, adapters),
         implementation="torch",
         quantization=quantization,
         warnings=warnings,
+        adapters=adapters,
     )
+
+
+def _adapters(
+    config: EngineConfig, model_config: Mapping[str, Any], spec: DecoderSpec, decoder: LeanDecoder
+) -> AdapterTable:
+    base = Base(
+        linears=decoder.linears,
+        canonical_rows=functools.partial(canonical_rows, model_config, spec),
+        dtype=decoder.dtype,
+        device=decoder.device,
+    )
+    return AdapterTable(base, max_loras=config.max_loras, max_lora_rank=config.max_lora_rank)
 
 
 def _encoder_decoder(
@@ -119,17 +137,33 @@ def _encoder_decoder(
     device: torch.device,
     report: Report,
 ) -> Assembled:
-    """There is one way to run those."""
-    check_options(config)
-    weights = {name: w.to(device, dtype) for name, w in read_weights(path, report).items()}
+    """Our own, natively or in PyTorch."""
+    config, told = _without_adapters(config)
+    seq2seq.check_options(config)
     generation_config = read_json(path / "generation_config.json") or {}
+    saved = read_weights(path, report, dtype)
+    spec, weights = seq2seq.describe_weights(model_config, generation_config, saved)
+    told += unserved(generation_config)
+    quantization = "none"
     report("packing weights", 0.5)
-    model = build(model_config, generation_config, weights, config.block_size, max_model_len)
+    try:
+        helper = choose_helper(config, dtype, device, has_parts=seq2seq.supports(spec, weights))
+        model = run_by(
+            helper, lambda: seq2seq.native(helper, config, spec, weights, max_model_len, dtype)
+        )
+        implementation = f"native/{library.instruction_set(helper)}"
+        quantization = seq2seq.quantization_in_effect(config, weights)
+    except NoHelperError as reason:
+        told += warnings_without(config, reason, can_round=False)
+        weights = {name: tensor.to(device, dtype) for name, tensor in weights.items()}
+        model = seq2seq.in_torch(spec, weights, config.block_size, max_model_len)
+        implementation = "torch"
     return Assembled(
         model=model,
-        implementation="torch",
-        warnings=unserved(generation_config),
-        start_ids=model.start_ids,
+        implementation=implementation,
+        quantization=quantization,
+        warnings=told,
+        start_ids=spec.start_ids,
     )
 
 
@@ -148,35 +182,16 @@ def _foreign(
 
     decoder = TransformersDecoder(path, dtype, device, trust_remote_code=config.trust_remote_code)
     model = TorchModel(decoder, config.block_size)
-    return Assembled(model=model, implementation="transformers")
+    _, warnings = _without_adapters(config)
+    return Assembled(model=model, implementation="transformers", warnings=warnings)
 
 
-def _helper(
-    config: EngineConfig,
-    spec: DecoderSpec,
-    weights: Mapping[str, torch.Tensor],
-    dtype: torch.dtype,
-    device: torch.device,
-) -> ctypes.CDLL:
-    """The native helper, if it is there and can run this model.
-
-    Raises:
-        _NoHelperError: it cannot.
-    """
-    helper = library.best()
-    obstacles = {
-        "--model-impl torch was given": config.model_impl == "torch",
-        "--compile was given": config.compile,
-        "it is not compiled for this machine": helper is None,
-        "it computes on a CPU only": device.type != "cpu",
-        f"it does not compute in {_name_of(dtype)} here": not _computes(helper, dtype),
-        f"its cache blocks hold {BLOCK_SIZE} tokens": config.block_size != BLOCK_SIZE,
-        "it does not do this model's sizes": not supports(spec, weights),
-    }
-    reasons = [reason for reason, stands in obstacles.items() if stands]
-    if reasons or helper is None:
-        raise _NoHelperError(reasons[0])
-    return helper
+def _without_adapters(config: EngineConfig) -> tuple[EngineConfig, tuple[str, ...]]:
+    """For a model that takes none, while others of the server may; and what is to be said."""
+    if not config.enable_lora:
+        return config, ()
+    told = "adapters cannot be added to this model: they work with our decoders only"
+    return msgspec.structs.replace(config, enable_lora=False), (told,)
 
 
 def _native_decoder(
@@ -187,55 +202,17 @@ def _native_decoder(
     dtype: torch.dtype,
     max_model_len: int,
 ) -> NativeDecoder:
-    """A native decoder that has been tried out.
-
-    Raises:
-        _HelperBrokenError: the helper fails, whatever the model.
-        LoadError: the model is at fault.
-    """
-    try:
-        _check_helper(helper)
-        model = NativeDecoder(
-            helper,
-            spec,
-            weights,
-            max_positions=max_model_len,
-            dtype=dtype,
-            quantization=config.quantization,
-        )
-        try_out_native(model, spec)
-    except _HELPER_FAILURES as error:
-        raise _HelperBrokenError(f"it failed ({error!r})") from error
+    """A native decoder that has been tried out."""
+    model = NativeDecoder(
+        helper,
+        spec,
+        weights,
+        max_positions=max_model_len,
+        dtype=dtype,
+        quantization=config.quantization,
+    )
+    try_out_native(model, spec)
     return model
-
-
-def _computes(helper: ctypes.CDLL | None, dtype: torch.dtype) -> bool:
-    """Whether the helper has linear layers in this dtype."""
-    if dtype is torch.bfloat16:
-        return helper is not None and bool(helper.sw_has_bfloat16())
-    return dtype is torch.float32
-
-
-def _name_of(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def _check_helper(helper: ctypes.CDLL) -> None:
-    if not passes_self_test(helper):
-        raise _HelperBrokenError("it computes wrongly on this machine")
-
-
-def _warnings(config: EngineConfig, reason: _NoHelperError) -> tuple[str, ...]:
-    """What is slower than the person who started the server may think."""
-    warnings = []
-    if isinstance(reason, _HelperBrokenError):
-        warnings.append(f"PyTorch computes, more slowly than the native helper would: {reason}")
-    if config.quantization != "none":
-        warnings.append(
-            f"--quantization {config.quantization} rounds the weights but saves neither memory nor "
-            f"time, since the native helper does not run this model: {reason}"
-        )
-    return tuple(warnings)
 
 
 @torch.inference_mode()
@@ -247,6 +224,8 @@ def _lean_decoder(
     report: Report,
 ) -> LeanDecoder:
     if config.compile:
+        if config.enable_lora:
+            raise LoadError("--compile does not work with --enable-lora")
         if spec.experts is not None:
             raise LoadError("--compile does not work with mixtures of experts")
         report("compiling", 0.6)

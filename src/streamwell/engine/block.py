@@ -17,7 +17,7 @@ from torch.nn import functional
 from streamwell.engine.attention import Attention, LayerShape
 from streamwell.engine.families import DecoderSpec
 from streamwell.engine.feed_forward import make_feed_forward
-from streamwell.engine.linear import LinearMaker
+from streamwell.engine.linear import AdaptableLinear, Adapted, LinearMaker
 from streamwell.engine.quantization import head_quantization, rounded
 from streamwell.engine.rotary import Rotary, Turns, rotate
 
@@ -42,6 +42,12 @@ class Block:
         self._qkv = linear(*(f"{attention}{name}_proj" for name in "qkv"))
         self._out = linear(f"{attention}o_proj")
         self._feed_forward = make_feed_forward(spec, layer, linear)
+        #: What adapters may change of it.
+        self.linears: tuple[AdaptableLinear, ...] = (
+            self._qkv,
+            self._out,
+            *self._feed_forward.linears,
+        )
 
         def norm(name: str, placements: tuple[str, ...]) -> Norm:
             if spec.norm_placement not in placements:
@@ -57,9 +63,15 @@ class Block:
         self._is_parallel = spec.is_parallel
         self._multiplier = spec.residual_multiplier
 
-    def forward(self, x: torch.Tensor, turns: Turns, attention: Attention) -> torch.Tensor:
+    def forward(
+        self,
+        x: torch.Tensor,
+        turns: Turns,
+        attention: Attention,
+        adapted: Adapted | None = None,
+    ) -> torch.Tensor:
         """`[num_tokens, hidden_size]` in and out."""
-        query, key, value = self._halves.before(self, x, turns)
+        query, key, value = self._halves.before(self, x, turns, adapted)
         attended = attention(
             self._layer,
             query,
@@ -69,13 +81,13 @@ class Block:
             window=self._window,
             softcap=self._softcap,
         )
-        return self._halves.after(self, x, attended)
+        return self._halves.after(self, x, attended, adapted)
 
     def before(
-        self, x: torch.Tensor, turns: Turns
+        self, x: torch.Tensor, turns: Turns, adapted: Adapted | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Query, key and value of attention, each `[num_tokens, heads, head_dim]`."""
-        qkv = self._qkv(self._norm_in(x)).view(x.shape[0], -1, self._head_dim)
+        qkv = self._qkv(self._norm_in(x), adapted).view(x.shape[0], -1, self._head_dim)
         both, value = qkv[:, : -self._num_kv_heads], qkv[:, -self._num_kv_heads :]
         if self._qk_norm is not None:
             both = self._qk_norm(both)
@@ -83,21 +95,26 @@ class Block:
             both = rotate(both, *turns)
         return both[:, : -self._num_kv_heads], both[:, -self._num_kv_heads :], value
 
-    def after(self, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+    def after(
+        self, x: torch.Tensor, attended: torch.Tensor, adapted: Adapted | None
+    ) -> torch.Tensor:
         """The block's output, from its input and what attention gave."""
-        attended = self._norm_attended(self._out(attended.flatten(1)))
+        attended = self._norm_attended(self._out(attended.flatten(1), adapted))
         residual = torch.add(x, attended, alpha=self._multiplier)
         inner = self._norm_mid(x if self._is_parallel else residual)
         return torch.add(
-            residual, self._norm_out(self._feed_forward(inner)), alpha=self._multiplier
+            residual, self._norm_out(self._feed_forward(inner, adapted)), alpha=self._multiplier
         )
 
 
 class Halves(NamedTuple):
     """A block's code on both sides of attention: as it is written, or compiled."""
 
-    before: Callable[[Block, torch.Tensor, Turns], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
-    after: Callable[[Block, torch.Tensor, torch.Tensor], torch.Tensor]
+    before: Callable[
+        [Block, torch.Tensor, Turns, Adapted | None],
+        tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    ]
+    after: Callable[[Block, torch.Tensor, torch.Tensor, Adapted | None], torch.Tensor]
     #: Whether it takes linear layers in oneDNN's layout.
     may_pack: bool
 
@@ -137,6 +154,8 @@ class LeanDecoder:
         self._blocks = [
             Block(spec, layer, weights, quantization, halves) for layer in range(spec.num_layers)
         ]
+        #: What adapters may change.
+        self.linears = tuple(linear for block in self._blocks for linear in block.linears)
         self._norm = make_norm(spec, weights, "model.norm")
         head = "model.embed_tokens" if spec.tie_word_embeddings else "lm_head"
         self._head = LinearMaker(weights, head_quantization(quantization))(head)
@@ -147,12 +166,13 @@ class LeanDecoder:
         positions: torch.Tensor,
         rows: torch.Tensor,
         attention: Attention,
+        adapted: Adapted | None = None,
     ) -> torch.Tensor:
         """Logits `[len(rows), vocab_size]` of some rows of `[num_tokens]` ids."""
         x = self._embed(token_ids, positions)
         turns = self._rotary.at(positions)
         for block, kind in zip(self._blocks, self._rotary.kind_of_layer, strict=True):
-            x = block.forward(x, turns[kind], attention)
+            x = block.forward(x, turns[kind], attention, adapted)
         logits = self._head(self._norm(x[rows]))
         if self._spec.logits_divisor != 1:
             logits = logits / self._spec.logits_divisor

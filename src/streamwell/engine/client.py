@@ -12,25 +12,29 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
+import msgspec
 import structlog
 
-from streamwell.core.errors import EngineDied, EngineError, LoadError, SequenceFailed
+from streamwell.core.errors import EngineDied, LoadError, SequenceFailed
 from streamwell.core.types import (
     EngineInfo,
     EngineState,
     EngineStats,
     EngineStatus,
-    FinishReason,
     GenerateRequest,
     TokenDelta,
 )
+from streamwell.engine.adapter_calls import AdapterCalls
 from streamwell.engine.backoff import Backoff
 from streamwell.engine.launch import EngineProcess, launch
+from streamwell.engine.mailbox import Mailbox
 from streamwell.engine.messages import (
     HEADER_BYTES,
     Abort,
+    AdapterAdded,
     Add,
     Alive,
+    Command,
     Commands,
     EngineConfig,
     Loaded,
@@ -42,7 +46,6 @@ from streamwell.engine.messages import (
     decode_to_server,
     encode_frame,
 )
-from streamwell.engine.sequence import SequenceOutput
 
 log = structlog.get_logger()
 
@@ -50,44 +53,6 @@ log = structlog.get_logger()
 #: may hold up its heartbeats for long.
 FROZEN_S, FROZEN_LOADING_S = 8.0, 60.0
 SECOND_LOOK_S = 0.5
-
-
-class Mailbox:
-    """One request's outputs; what comes while the consumer is busy is merged."""
-
-    def __init__(self) -> None:
-        self._token_ids: list[int] = []
-        self._num_cached_tokens = 0
-        self._reason: FinishReason | None = None
-        self._error: EngineError | None = None
-        self._arrived = asyncio.Event()
-
-    @property
-    def is_ended(self) -> bool:
-        return self._reason is not None or self._error is not None
-
-    def put(self, output: SequenceOutput) -> None:
-        self._token_ids.extend(output.token_ids)
-        self._num_cached_tokens += output.num_cached_tokens
-        self._reason = output.finish_reason
-        self._arrived.set()
-
-    def fail(self, error: EngineError) -> None:
-        self._error = error
-        self._arrived.set()
-
-    async def take(self) -> TokenDelta:
-        """Wait for the next tokens; tokens that came before an error come out before it."""
-        await self._arrived.wait()
-        self._arrived.clear()
-        if self._error is not None and not self._token_ids:
-            raise self._error
-        if self._error is not None:
-            self._arrived.set()
-        delta = TokenDelta(tuple(self._token_ids), self._reason, self._num_cached_tokens)
-        self._token_ids.clear()
-        self._num_cached_tokens = 0
-        return delta
 
 
 class ProcessEngine:
@@ -113,7 +78,8 @@ class ProcessEngine:
         self._status = EngineStatus(EngineState.STARTING)
         self._stats = EngineStats()
         self._mailboxes: dict[str, Mailbox] = {}
-        self._outbox: list[Add | Abort] = []
+        self._adapters = AdapterCalls(self._send)
+        self._outbox: list[Command] = []
         self._writer: asyncio.StreamWriter | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._loaded: asyncio.Future[EngineInfo] | None = None
@@ -121,6 +87,7 @@ class ProcessEngine:
         self._stepped_s = 0.0
 
     def start(self) -> None:
+        self._status = EngineStatus(EngineState.STARTING)
         self._loaded = asyncio.get_running_loop().create_future()
         self._supervisor = asyncio.create_task(self._supervise(), name="engine supervisor")
 
@@ -163,7 +130,15 @@ class ProcessEngine:
             if not mailbox.is_ended:
                 self._send(Abort(request.request_id))
 
-    def _send(self, command: Add | Abort) -> None:
+    async def add_adapter(self, name: str, path: str) -> None:
+        if self._status.state is not EngineState.READY:
+            raise EngineDied("The engine is not up.")
+        await self._adapters.add(name, path)
+
+    async def remove_adapter(self, name: str) -> None:
+        self._adapters.remove(name)
+
+    def _send(self, command: Command) -> None:
         """Commands of one turn of the event loop travel together."""
         if not self._outbox:
             asyncio.get_running_loop().call_soon(self._flush)
@@ -199,6 +174,7 @@ class ProcessEngine:
         """The process is gone: nobody waits for it any longer."""
         self._writer = None
         self._stats = EngineStats()
+        self._adapters.lose_engine()
         for mailbox in self._mailboxes.values():
             if not mailbox.is_ended:
                 mailbox.fail(EngineDied())
@@ -208,7 +184,8 @@ class ProcessEngine:
         running, self._first = self._first or self._launch(), None
         try:
             reader, self._writer = await asyncio.open_connection(sock=running.connection)
-            self._writer.write(encode_frame(self._config))
+            config = msgspec.structs.replace(self._config, adapters=self._adapters.known)
+            self._writer.write(encode_frame(config))
             while True:
                 header = await self._read(reader, HEADER_BYTES)
                 self._take(decode_to_server(await self._read(reader, body_length(header))))
@@ -252,6 +229,8 @@ class ProcessEngine:
                 self._deliver(message)
             case Alive():
                 self._check_step()
+            case AdapterAdded():
+                self._adapters.take(message)
             case Loading(stage, progress):
                 self._status = EngineStatus(EngineState.LOADING, stage, progress)
             case Loaded(info):
@@ -261,11 +240,14 @@ class ProcessEngine:
                 if self._loaded is not None and not self._loaded.done():
                     self._loaded.set_result(info)
             case LoadFailed(error):
-                self._status = EngineStatus(EngineState.FAILED, "failed", error=error)
-                log.error("model cannot be loaded", error=error)
-                if self._loaded is not None and not self._loaded.done():
-                    self._loaded.set_exception(LoadError(error))
-                    self._loaded.exception()  # it may be that nobody waits for it
+                self._give_up(error)
+
+    def _give_up(self, error: str) -> None:
+        self._status = EngineStatus(EngineState.FAILED, "failed", error=error)
+        log.error("model cannot be loaded", error=error)
+        if self._loaded is not None and not self._loaded.done():
+            self._loaded.set_exception(LoadError(error))
+            self._loaded.exception()  # it may be that nobody waits for it
 
     def _deliver(self, message: StepOutput) -> None:
         self._stats = message.stats

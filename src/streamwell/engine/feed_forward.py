@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from torch.nn import functional
 
 from streamwell.engine.families import DecoderSpec, Experts
-from streamwell.engine.linear import Linear, LinearMaker
+from streamwell.engine.linear import AdaptableLinear, Adapted, Linear, LinearMaker
 
-#: `[num_tokens, hidden_size]` in and out.
-FeedForward = Callable[[torch.Tensor], torch.Tensor]
 
-_ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+class FeedForward(Protocol):
+    """The feed-forward layer of a block."""
+
+    @property
+    def linears(self) -> tuple[AdaptableLinear, ...]:
+        """What adapters may change of it."""
+        ...
+
+    def __call__(self, x: torch.Tensor, adapted: Adapted | None = None) -> torch.Tensor:
+        """`[num_tokens, hidden_size]` in and out."""
+        ...
+
+
+_ACTIVATIONS: dict[str, Linear] = {
     "silu": functional.silu,
     "gelu": functional.gelu,
     "gelu_tanh": functools.partial(functional.gelu, approximate="tanh"),
@@ -39,24 +50,31 @@ def _dense(spec: DecoderSpec, name: str, make_linear: LinearMaker) -> FeedForwar
 
 
 class _Plain:
-    def __init__(self, up: Linear, activation: Linear, down: Linear) -> None:
+    def __init__(self, up: AdaptableLinear, activation: Linear, down: AdaptableLinear) -> None:
         self._up, self._activation, self._down = up, activation, down
+        self.linears = (up, down)
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return self._down(self._activation(self._up(x)))
+    def __call__(self, x: torch.Tensor, adapted: Adapted | None = None) -> torch.Tensor:
+        return self._down(self._activation(self._up(x, adapted)), adapted)
 
 
 class _Gated:
-    def __init__(self, gate_up: Linear, activation: Linear, down: Linear) -> None:
+    def __init__(self, gate_up: AdaptableLinear, activation: Linear, down: AdaptableLinear) -> None:
         self._gate_up, self._activation, self._down = gate_up, activation, down
+        self.linears = (gate_up, down)
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        gate, up = self._gate_up(x).chunk(2, -1)
-        return self._down(self._activation(gate) * up)
+    def __call__(self, x: torch.Tensor, adapted: Adapted | None = None) -> torch.Tensor:
+        gate, up = self._gate_up(x, adapted).chunk(2, -1)
+        return self._down(self._activation(gate) * up, adapted)
 
 
 class _Mixture:
-    """A mixture of experts (Shazeer et al. 2017): each token goes to the few that score highest."""
+    """A mixture of experts (Shazeer et al. 2017): each token goes to the few that score highest.
+
+    Adapters change nothing of it.
+    """
+
+    linears: tuple[AdaptableLinear, ...] = ()
 
     def __init__(
         self, spec: DecoderSpec, experts: Experts, name: str, make_linear: LinearMaker
@@ -71,7 +89,7 @@ class _Mixture:
             self._shared = _dense(spec, f"{name}shared_expert.", make_linear)
             self._shared_gate = make_linear(f"{name}shared_expert_gate", may_round=False)
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+    def __call__(self, x: torch.Tensor, adapted: Adapted | None = None) -> torch.Tensor:
         scores = self._router(x).float().softmax(-1)
         shares, chosen = scores.topk(self._num_per_token, -1)
         if self._sums_to_one:

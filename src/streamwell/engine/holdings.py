@@ -4,7 +4,7 @@ Rules:
 1. A sequence that runs has blocks for all of its tokens, and for all that its encoder reads. It
    gives them back together, in one place.
 2. A block that is full can be found by others with the same beginning and salt, once its tokens
-   are computed.
+   are computed; by the draft model too, which has its own cache under the same block ids.
 3. What a decoder caches depends on what its encoder has read, which is in no key: a sequence with
    an encoder shares nothing.
 """
@@ -18,7 +18,7 @@ from streamwell.engine.sequence import Sequence
 
 
 class Holdings:
-    """Writes `block_ids`, `cross_block_ids` and `num_computed_tokens` of sequences."""
+    """Writes the block ids of sequences, and how many of their tokens are computed."""
 
     def __init__(self, pool: BlockPool, *, enable_prefix_caching: bool) -> None:
         self._pool = pool
@@ -32,6 +32,7 @@ class Holdings:
         num_blocks = (seq.num_tokens - 1) // self._pool.block_size
         seq.block_ids = self._pool.take_over(self._keys(seq)[:num_blocks])
         seq.num_computed_tokens = len(seq.block_ids) * self._pool.block_size
+        seq.num_drafted_tokens = seq.num_computed_tokens
 
     def is_coming(self, seq: Sequence, others: Iterable[Sequence]) -> bool:
         """Whether the block that a sequence needs next is what one of the others will compute."""
@@ -75,11 +76,18 @@ class Holdings:
         seq.block_ids.extend(blocks)
         return True
 
-    def advance(self, seq: Sequence, num_computed_tokens: int) -> None:
-        """So many tokens are in the cache now; blocks that are full can be shared from now on."""
+    def advance(
+        self, seq: Sequence, num_computed_tokens: int, num_drafted_tokens: int | None = None
+    ) -> None:
+        """So many tokens are in the cache now; blocks that are full can be shared from now on.
+
+        Not those that the draft model has computed less of: `None` is as many, or more.
+        """
         size = self._pool.block_size
-        first, end = seq.num_computed_tokens // size, num_computed_tokens // size
-        seq.num_computed_tokens = num_computed_tokens
+        drafted = num_computed_tokens if num_drafted_tokens is None else num_drafted_tokens
+        drafted = min(drafted, num_computed_tokens)  # it may have computed wrong guesses
+        first, end = seq.num_drafted_tokens // size, drafted // size
+        seq.num_computed_tokens, seq.num_drafted_tokens = num_computed_tokens, drafted
         if first < end:
             keys = self._keys(seq)[first:end]
             for block_id, key in zip(seq.block_ids[first:], keys, strict=False):
@@ -95,7 +103,7 @@ class Holdings:
         self._pool.release(seq.cross_block_ids)
         seq.block_ids.clear()
         seq.cross_block_ids.clear()
-        seq.num_computed_tokens = 0
+        seq.num_computed_tokens = seq.num_drafted_tokens = 0
 
     def check_integrity(self, seqs: Iterable[Sequence]) -> None:
         """Raises `RuntimeError` unless every block has exactly one story."""

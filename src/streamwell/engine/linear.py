@@ -3,12 +3,16 @@
 On a CPU the weights are reordered once into oneDNN's blocked layout, which saves doing so in every
 call. The operators for it are PyTorch's own but private, so they are tried out first and left alone
 where they fail.
+
+What adapters add to a layer is added to its output, for their own rows only; the layer stays as it
+is, so sequences with and without adapters are computed together.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch.nn import functional
@@ -22,6 +26,59 @@ Linear = Callable[[torch.Tensor], torch.Tensor]
 _ROWS_HINT = 32
 
 
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What an adapter adds to a layer's weights: `up @ down`, of low rank (Hu et al. 2021)."""
+
+    #: `[rank, in_features]`.
+    down: torch.Tensor
+    #: `[out_features, rank]`, times the adapter's scale.
+    up: torch.Tensor
+
+
+#: By the names of layers, as `AdaptableLinear` has them.
+Deltas = Mapping[str, Delta]
+
+
+class Adapted:
+    """Which rows of a step are computed with which adapter."""
+
+    def __init__(self, groups: Sequence[tuple[torch.Tensor | None, Deltas]]) -> None:
+        """Each group is `[count]` int64 rows and what is added to them; `None` is all rows."""
+        self._groups = groups
+
+    def add_to(self, out: torch.Tensor, x: torch.Tensor, name: str) -> None:
+        """Add to a layer's output what the adapters make of its input `x`."""
+        for rows, deltas in self._groups:
+            delta = deltas.get(name)
+            if delta is None:
+                continue
+            inner = functional.linear(x if rows is None else x[rows], delta.down)
+            added = functional.linear(inner, delta.up)
+            if rows is None:
+                out += added
+            else:
+                out.index_add_(0, rows, added)
+
+
+class AdaptableLinear:
+    """A linear layer of a model, and what adapters must know of it."""
+
+    def __init__(self, linear: Linear, in_features: int, parts: Mapping[str, int]) -> None:
+        """`parts` are the layers that were made one, and their numbers of outputs, in order."""
+        self._linear = linear
+        self.in_features = in_features
+        self.parts = parts
+        self.name = next(iter(parts))
+
+    def __call__(self, x: torch.Tensor, adapted: Adapted | None = None) -> torch.Tensor:
+        """`[num_tokens, in_features] -> [num_tokens, out_features]`."""
+        out = self._linear(x)
+        if adapted is not None:
+            adapted.add_to(out, x, self.name)
+        return out
+
+
 class LinearMaker:
     """Makes linear layers of a model's weights by their names."""
 
@@ -32,14 +89,17 @@ class LinearMaker:
         self._quantization = quantization
         self._may_pack = may_pack
 
-    def __call__(self, *names: str, may_round: bool = True) -> Linear:
+    def __call__(self, *names: str, may_round: bool = True) -> AdaptableLinear:
         """One layer for several that read the same input, with biases if they have some."""
         quantization = self._quantization if may_round else "none"
         parts = [rounded(self._weights[f"{name}.weight"], quantization) for name in names]
         weight = parts[0] if len(parts) == 1 else torch.cat(parts)
         found = (self._weights.get(f"{name}.bias") for name in names)
         biases = [bias for bias in found if bias is not None]
-        return make_linear(weight, torch.cat(biases) if biases else None, may_pack=self._may_pack)
+        bias = torch.cat(biases) if biases else None
+        sizes = {name: len(part) for name, part in zip(names, parts, strict=True)}
+        linear = make_linear(weight, bias, may_pack=self._may_pack)
+        return AdaptableLinear(linear, weight.shape[1], sizes)
 
 
 def make_linear(

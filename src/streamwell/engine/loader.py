@@ -6,38 +6,28 @@ nothing in it is executed unless it is trusted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 
 from streamwell.core.errors import LoadError
 from streamwell.core.types import EngineInfo
-from streamwell.engine.assemble import assemble
+from streamwell.engine.assemble import Assembled, assemble
 from streamwell.engine.checkpoint import Report
+from streamwell.engine.draft_loader import load_draft
+from streamwell.engine.draft_model import ModelDrafter
 from streamwell.engine.families import max_positions
-from streamwell.engine.folder import read_json
-from streamwell.engine.messages import EngineConfig
-from streamwell.engine.model_runner import Model, ModelRunner
+from streamwell.engine.folder import BROKEN, read_json
+from streamwell.engine.lora.table import AdapterTable
+from streamwell.engine.messages import AddAdapter, EngineConfig
+from streamwell.engine.model_runner import ModelRunner
 from streamwell.engine.sampler import Sampler
 from streamwell.engine.seq2seq.families import is_encoder_decoder
 from streamwell.models.inspection import inspect_model
-
-#: What a folder that is damaged, or says things of wrong types, does to code that trusts it.
-_BROKEN = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    SafetensorError,
-    TypeError,
-    ValueError,
-)
+from streamwell.models.outline import size_on_disk
 
 #: What the KV cache takes at most when nothing is said, in bytes.
 DEFAULT_KV_CACHE_BYTES = 1 << 30
@@ -56,6 +46,10 @@ class LoadedModel:
     runner: ModelRunner
     info: EngineInfo
     eos_token_ids: frozenset[int]
+    #: Guesses ahead, if there is a draft model.
+    drafter: ModelDrafter | None = None
+    #: Where adapters are added, if it may have some.
+    adapters: AdapterTable | None = None
 
 
 def load(config: EngineConfig, report: Report) -> LoadedModel:
@@ -68,7 +62,7 @@ def load(config: EngineConfig, report: Report) -> LoadedModel:
         return _load(config, report)
     except LoadError:
         raise
-    except _BROKEN as error:
+    except BROKEN as error:
         raise LoadError(f"cannot load {config.model_path}: {error!r}") from error
 
 
@@ -81,10 +75,13 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
         raise LoadError(f"{path} has no readable config.json")
     report("loading weights", 0.1)
     max_model_len = _max_model_len(config, model_config)
+    draft = load_draft(config, model_config, max_model_len, report)
     assembled = assemble(config, path, model_config, max_model_len, report)
     model = assembled.model
     start_ids = assembled.start_ids
-    num_blocks = _num_blocks(config, model, max_model_len, num_contexts=2 if start_ids else 1)
+    bytes_per_token = model.bytes_per_token + (draft.model.bytes_per_token if draft else 0)
+    num_contexts = 2 if start_ids else 1
+    num_blocks = _num_blocks(config, bytes_per_token, max_model_len, num_contexts)
     model.allocate(num_blocks)
     eos = _eos_token_ids(path, model_config, model.vocab_size)
     info = EngineInfo(
@@ -96,17 +93,37 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
         device=str(model.device),
         implementation=assembled.implementation,
         quantization=assembled.quantization,
-        warnings=assembled.warnings,
+        warnings=(
+            *assembled.warnings,
+            *_draft_warnings(draft),
+            *_restore(config.adapters, assembled.adapters),
+        ),
         start_ids=start_ids,
         max_input_len=max_model_len if start_ids else None,
     )
-    return LoadedModel(ModelRunner(model, Sampler(eos)), info, eos)
+    sampler = Sampler(eos)
+    drafter = None
+    if draft is not None:
+        draft.model.allocate(num_blocks)  # under the same ids
+        drafter = ModelDrafter(draft.model, sampler, model.vocab_size)
+    return LoadedModel(ModelRunner(model, sampler), info, eos, drafter, assembled.adapters)
+
+
+def _draft_warnings(draft: Assembled | None) -> list[str]:
+    return [f"draft model: {warning}" for warning in draft.warnings] if draft else []
+
+
+def _restore(known: Iterable[AddAdapter], adapters: AdapterTable | None) -> list[str]:
+    """Load the adapters that an engine before this one had; those that are lost are warnings."""
+    if adapters is None:
+        return []
+    lost = (adapters.restore(each.number, each.name, each.path) for each in known)
+    return [warning for warning in lost if warning is not None]
 
 
 def _default_threads(path: Path) -> int:
     """One per core; one in all for a model so small that waiting for each other costs more."""
-    num_bytes = sum(file.stat().st_size for file in path.glob("*.safetensors"))
-    return 1 if num_bytes < SMALL_MODEL_BYTES else torch.get_num_threads()
+    return 1 if size_on_disk(path) < SMALL_MODEL_BYTES else torch.get_num_threads()
 
 
 def _max_model_len(config: EngineConfig, model_config: Mapping[str, Any]) -> int:
@@ -121,9 +138,11 @@ def _max_model_len(config: EngineConfig, model_config: Mapping[str, Any]) -> int
     return config.max_model_len
 
 
-def _num_blocks(config: EngineConfig, model: Model, max_model_len: int, num_contexts: int) -> int:
+def _num_blocks(
+    config: EngineConfig, bytes_per_token: int, max_model_len: int, num_contexts: int
+) -> int:
     """For sequences of one context each, or of two: an encoder's input has its own."""
-    block_bytes = model.bytes_per_token * config.block_size
+    block_bytes = bytes_per_token * config.block_size
     blocks_per_seq = num_contexts * -(-max_model_len // config.block_size)
     wanted = config.max_num_seqs * blocks_per_seq
     if config.kv_cache_bytes is None:

@@ -1,4 +1,4 @@
-"""The engine loop: schedule, run, apply. It owns the scheduler and the runner, and no thread."""
+"""The engine loop: schedule, guess, run, apply. It owns scheduler and runner, and no thread."""
 
 from __future__ import annotations
 
@@ -6,9 +6,20 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
+from streamwell.core.errors import LoadError
 from streamwell.core.types import EngineStats, FinishReason, GenerateRequest
 from streamwell.engine.block_pool import BlockPool
-from streamwell.engine.messages import Abort, Add
+from streamwell.engine.confidence import LEAST_CHANCE
+from streamwell.engine.draft_cost import DraftCost
+from streamwell.engine.drafter import Drafter
+from streamwell.engine.messages import (
+    Abort,
+    AdapterAdded,
+    Add,
+    AddAdapter,
+    Command,
+    RemoveAdapter,
+)
 from streamwell.engine.pace import Pace
 from streamwell.engine.scheduler import Scheduler
 from streamwell.engine.sequence import Sampled, Sequence, SequenceOutput, Step
@@ -22,6 +33,16 @@ class Runner(Protocol):
     def run(self, step: Step) -> Mapping[str, tuple[Sampled, ...]]: ...
 
 
+class Adapters(Protocol):
+    """`lora.table.AdapterTable`, where its methods are described."""
+
+    def add(self, number: int, name: str, path: str) -> None: ...
+
+    def remove(self, name: str) -> int | None: ...
+
+    def number_of(self, name: str) -> int: ...
+
+
 class EngineLoop:
     """Takes commands between steps, and steps."""
 
@@ -32,8 +53,11 @@ class EngineLoop:
         pool: BlockPool,
         pace: Pace | None = None,
         start_ids: tuple[int, ...] = (),
+        drafter: Drafter | None = None,
+        adapters: Adapters | None = None,
+        draft_cost: DraftCost | None = None,
     ) -> None:
-        """Without a pace, prompts take what the token budget gives.
+        """Without a pace, prompts take what the token budget gives; guesses alike.
 
         With `start_ids`, a prompt is an encoder's input, and these are what a decoder begins with.
         """
@@ -44,34 +68,41 @@ class EngineLoop:
         self._num_steps = 0
         self._pace = pace or Pace(stretch=0.0)
         self._start_ids = start_ids
+        self._drafter = drafter
+        self._adapters = adapters
+        self._draft_cost = draft_cost
 
     @property
     def has_work(self) -> bool:
         return self._scheduler.has_work or bool(self._refused)
 
-    def handle(self, command: Add | Abort) -> None:
-        """Take one command; a request that cannot run gets its last word with the next step."""
-        if isinstance(command, Abort):
-            self._scheduler.abort(command.request_id)
-            return
-        request = command.request
-        try:
-            self._check_ids(request)
-            self._scheduler.add(_sequence(request, self._start_ids))
-        except ValueError as error:
-            self._refused.append(
-                SequenceOutput(request.request_id, (), FinishReason.ERROR, str(error))
-            )
+    def handle(self, command: Command) -> AdapterAdded | None:
+        """Take one command; what is to be answered at once is returned."""
+        match command:
+            case Add(request):
+                self._add(request)
+            case Abort(request_id):
+                self._scheduler.abort(request_id)
+            case AddAdapter():
+                return self._add_adapter(command)
+            case RemoveAdapter(name):
+                self._remove_adapter(name)
+        return None
 
     def step(self) -> list[SequenceOutput]:
         """One step: what every sequence got, and the refusals since the last one."""
         outputs, self._refused = self._refused, []
-        step = self._scheduler.schedule(self._pace.prefill_limit)
+        least_chance = self._draft_cost.least_chance if self._draft_cost else LEAST_CHANCE
+        step = self._scheduler.schedule(self._pace.prefill_limit, least_chance)
         if step is not None:
             started = time.perf_counter()
+            if self._drafter is not None:
+                step = self._drafter.fill(step)
             results = self._runner.run(step)
             seconds = time.perf_counter() - started
             self._pace.observe(step.num_decodes, step.num_prefill_tokens, seconds)
+            if self._draft_cost is not None:
+                self._draft_cost.observe(step, seconds)
             outputs += self._scheduler.apply(results, step)
             self._num_steps += 1
         return outputs
@@ -89,6 +120,47 @@ class EngineLoop:
             num_draft_tokens=self._scheduler.num_draft_tokens,
             num_accepted_tokens=self._scheduler.num_accepted_tokens,
         )
+
+    def _add(self, request: GenerateRequest) -> None:
+        """A request that cannot run gets its last word with the next step."""
+        try:
+            self._check_ids(request)
+            seq = _sequence(request, self._start_ids)
+            seq.adapter = self._number_of(request.adapter)
+            self._scheduler.add(seq)
+        except ValueError as error:
+            self._fail(request.request_id, str(error))
+
+    def _fail(self, request_id: str, error: str) -> None:
+        self._refused.append(SequenceOutput(request_id, (), FinishReason.ERROR, error))
+
+    def _number_of(self, adapter: str) -> int:
+        """What its sequences carry."""
+        if self._adapters is not None:
+            return self._adapters.number_of(adapter)
+        if adapter:
+            raise ValueError(f"there is no adapter {adapter!r}")
+        return 0
+
+    def _add_adapter(self, command: AddAdapter) -> AdapterAdded:
+        if self._adapters is None:
+            missing = "they need --enable-lora, and a decoder of ours"
+            return AdapterAdded(command.number, f"this model takes no adapters: {missing}")
+        try:
+            self._adapters.add(command.number, command.name, command.path)
+        except LoadError as error:
+            return AdapterAdded(command.number, str(error))
+        except ValueError as error:
+            return AdapterAdded(command.number, str(error), is_taken=True)
+        return AdapterAdded(command.number)
+
+    def _remove_adapter(self, name: str) -> None:
+        """Its sequences cannot go on: they would need what is forgotten."""
+        number = self._adapters.remove(name) if self._adapters is not None else None
+        if number is not None:
+            for request_id in self._scheduler.requests_of(number):
+                self._scheduler.abort(request_id)
+                self._fail(request_id, f"the adapter {name!r} was removed")
 
     def _check_ids(self, request: GenerateRequest) -> None:
         """An id outside the vocabulary would fail the whole batch."""

@@ -14,6 +14,16 @@ from streamwell.core.types import EngineInfo, EngineStats, GenerateRequest
 from streamwell.engine.sequence import SequenceOutput
 
 
+class AddAdapter(msgspec.Struct, tag="add_adapter", frozen=True):
+    """Load a LoRA adapter; answered by `AdapterAdded`."""
+
+    #: Never given twice: cached keys and values of an adapter are known by it.
+    number: int
+    name: str
+    #: Folder as PEFT writes it.
+    path: str
+
+
 class EngineConfig(msgspec.Struct, tag="config", frozen=True, kw_only=True):
     """The first message to a new engine process."""
 
@@ -41,6 +51,20 @@ class EngineConfig(msgspec.Struct, tag="config", frozen=True, kw_only=True):
     enable_prefix_caching: bool = True
     #: Tokens that prompt lookup guesses per step and sequence; 0 is off.
     speculative_ngram: int = 0
+    #: Folder of a smaller model that guesses instead, and how many tokens it guesses at most.
+    speculative_model: str | None = None
+    speculative_tokens: int = 4
+    #: Sequences may have LoRA adapters: so many, and none of a higher rank.
+    enable_lora: bool = False
+    max_loras: int = 8
+    max_lora_rank: int = 64
+    #: Those that an engine before this one had.
+    adapters: tuple[AddAdapter, ...] = ()
+
+    @property
+    def num_speculative_tokens(self) -> int:
+        """Tokens that are guessed per step and sequence, at most, by whatever guesses."""
+        return self.speculative_tokens if self.speculative_model else self.speculative_ngram
 
 
 class Add(msgspec.Struct, tag="add", frozen=True):
@@ -55,10 +79,19 @@ class Abort(msgspec.Struct, tag="abort", frozen=True):
     request_id: str
 
 
+class RemoveAdapter(msgspec.Struct, tag="remove_adapter", frozen=True):
+    """Forget an adapter; its live requests fail. Unknown names are fine."""
+
+    name: str
+
+
+Command = Add | Abort | AddAdapter | RemoveAdapter
+
+
 class Commands(msgspec.Struct, tag="commands", frozen=True):
     """All commands since the last message."""
 
-    commands: tuple[Add | Abort, ...]
+    commands: tuple[Command, ...]
 
 
 class Loading(msgspec.Struct, tag="loading", frozen=True):
@@ -84,6 +117,15 @@ class Alive(msgspec.Struct, tag="alive", frozen=True):
     """The process is not frozen; says nothing of the step that it may be in."""
 
 
+class AdapterAdded(msgspec.Struct, tag="adapter_added", frozen=True):
+    """An adapter is there, or why not."""
+
+    number: int
+    error: str | None = None
+    #: Whether that is because its name is another adapter's.
+    is_taken: bool = False
+
+
 class StepOutput(msgspec.Struct, tag="step", frozen=True):
     """What one step brought; an empty one says that an idle engine turns."""
 
@@ -92,7 +134,7 @@ class StepOutput(msgspec.Struct, tag="step", frozen=True):
 
 
 ToEngine = EngineConfig | Commands
-ToServer = Loading | Loaded | LoadFailed | Alive | StepOutput
+ToServer = Loading | Loaded | LoadFailed | Alive | AdapterAdded | StepOutput
 
 _HEADER = struct.Struct(">I")
 HEADER_BYTES = _HEADER.size

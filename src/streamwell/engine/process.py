@@ -105,6 +105,8 @@ def run(connection: Connection) -> None:
 
 def _make_loop(config: EngineConfig, model: LoadedModel) -> EngineLoop:
     from streamwell.engine.block_pool import BlockPool
+    from streamwell.engine.draft_cost import DraftCost
+    from streamwell.engine.drafter import NgramDrafter
     from streamwell.engine.loop import EngineLoop
     from streamwell.engine.pace import Pace
     from streamwell.engine.scheduler import Scheduler
@@ -118,10 +120,13 @@ def _make_loop(config: EngineConfig, model: LoadedModel) -> EngineLoop:
         eos_token_ids=model.eos_token_ids,
         max_input_len=model.info.max_input_len or 0,
         enable_prefix_caching=config.enable_prefix_caching,
-        speculative_ngram=config.speculative_ngram,
+        num_speculative_tokens=config.num_speculative_tokens,
     )
     pace = Pace(config.step_stretch)
-    return EngineLoop(scheduler, model.runner, pool, pace, model.info.start_ids)
+    drafter = model.drafter or (NgramDrafter() if config.speculative_ngram else None)
+    start_ids, adapters = model.info.start_ids, model.adapters
+    cost = DraftCost() if drafter else None
+    return EngineLoop(scheduler, model.runner, pool, pace, start_ids, drafter, adapters, cost)
 
 
 def _take_commands(connection: Connection, loop: EngineLoop) -> None:
@@ -132,7 +137,8 @@ def _take_commands(connection: Connection, loop: EngineLoop) -> None:
             if not isinstance(message, Commands):
                 raise TypeError(f"unexpected message {type(message).__name__}")
             for command in message.commands:
-                loop.handle(command)
+                if (answer := loop.handle(command)) is not None:
+                    connection.send(answer)
             message = connection.inbox.get_nowait()
     except queue.Empty:
         return

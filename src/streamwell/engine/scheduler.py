@@ -11,9 +11,10 @@ Rules:
    its last token: at least one must be computed to have logits. A full block can be taken over
    once its tokens are computed. A sequence whose next block is being computed by another, which
    goes before it by rule 3, waits for that one; so equal prompts are computed once.
-5. A sequence that decodes may have the tokens after its last one guessed, with the budget and the
-   room that nobody else wants in this step. A guess is computed along with the last token; it
-   counts as computed only if it is what was sampled before it.
+5. A sequence that decodes may have the tokens after its last one guessed (`drafter`), with the
+   budget and the room that nobody else wants in this step, as far as its `confidence` goes. A
+   guess is computed along with the last token; it counts as computed only if it is what was
+   sampled before it.
 6. An encoder's input is computed along with its sequence's first tokens. Preemption drops that too.
 7. Every sequence that was added ends with exactly one output that carries a reason or an error,
    unless it was aborted.
@@ -27,6 +28,7 @@ from collections.abc import Mapping
 from streamwell.core.types import FinishReason
 from streamwell.engine.block_pool import BlockPool
 from streamwell.engine.budget import prefill_order, share_budget
+from streamwell.engine.confidence import LEAST_CHANCE
 from streamwell.engine.holdings import Holdings
 from streamwell.engine.sequence import Chunk, Sampled, Sequence, SequenceOutput, Step
 
@@ -44,9 +46,12 @@ class Scheduler:
         eos_token_ids: frozenset[int],
         max_input_len: int = 0,
         enable_prefix_caching: bool = True,
-        speculative_ngram: int = 0,
+        num_speculative_tokens: int = 0,
     ) -> None:
-        """`max_input_len` is how much an encoder reads; 0 is for decoders, which have none."""
+        """`max_input_len` is how much an encoder reads; 0 is for decoders, which have none.
+
+        `num_speculative_tokens` is how many a drafter may guess per sequence and step.
+        """
         if pool.num_blocks < pool.blocks_for(max_model_len) + pool.blocks_for(max_input_len):
             raise ValueError("the KV cache cannot hold one sequence of max_model_len tokens")
         if max_num_batched_tokens < max_num_seqs:
@@ -57,7 +62,7 @@ class Scheduler:
         self._max_model_len = max_model_len
         self._eos_token_ids = eos_token_ids
         self._max_input_len = max_input_len
-        self._speculative_ngram = speculative_ngram
+        self._num_speculative_tokens = num_speculative_tokens
         #: Both by rank.
         self._waiting: list[Sequence] = []
         self._running: list[Sequence] = []
@@ -113,10 +118,18 @@ class Scheduler:
                     return True
         return False
 
-    def schedule(self, prefill_limit: int | None = None) -> Step | None:
-        """Plan the next step; `None` when there is nothing to do.
+    def requests_of(self, adapter: int) -> list[str]:
+        """The ids of the live requests that an adapter computes."""
+        seqs = (*self._running, *self._waiting)
+        return [seq.request_id for seq in seqs if seq.adapter == adapter]
 
-        `prefill_limit` is how many prompt tokens may be computed beside decodes.
+    def schedule(
+        self, prefill_limit: int | None = None, least_chance: float = LEAST_CHANCE
+    ) -> Step | None:
+        """Plan the next step, without its guesses; `None` when there is nothing to do.
+
+        `prefill_limit` is how many prompt tokens may be computed beside decodes; `least_chance`
+        is what a guess must have as a chance to be of use.
         """
         at = 0
         while at < len(self._running):  # it gets shorter, from the end
@@ -127,10 +140,10 @@ class Scheduler:
         budget = self._max_num_batched_tokens - sum(plan.values())
         chunks = []
         for seq, num_tokens in plan.items():
-            draft_ids = self._guess(seq, budget) if self._speculative_ngram else ()
-            budget -= len(draft_ids)
-            num_tokens += len(draft_ids) - seq.num_unencoded_tokens
-            chunks.append(Chunk(seq, seq.num_computed_tokens, num_tokens, draft_ids))
+            num_drafts = self._num_drafts(seq, budget, least_chance)
+            budget -= num_drafts
+            num_tokens -= seq.num_unencoded_tokens
+            chunks.append(Chunk(seq, seq.num_computed_tokens, num_tokens, num_drafts=num_drafts))
         return Step(tuple(chunks)) if chunks else None
 
     def apply(self, results: Mapping[str, tuple[Sampled, ...]], step: Step) -> list[SequenceOutput]:
@@ -144,7 +157,7 @@ class Scheduler:
             if chunk.is_sampled:
                 outputs.append(self._take(chunk, results[chunk.seq.request_id]))
             else:
-                self._holdings.advance(chunk.seq, chunk.end)
+                self._holdings.advance(chunk.seq, chunk.end, chunk.num_drafted_tokens)
         return outputs
 
     def check_integrity(self) -> None:
@@ -159,17 +172,17 @@ class Scheduler:
             if victim is seq:
                 return
 
-    def _guess(self, seq: Sequence, budget: int) -> tuple[int, ...]:
-        """What may follow a sequence that decodes; as much as the budget, room and limits allow."""
+    def _num_drafts(self, seq: Sequence, budget: int, least_chance: float) -> int:
+        """How many tokens may be guessed; there is room for them then."""
         params = seq.sampling
         if seq.num_uncomputed_tokens > 1 or params.has_penalties:
-            return ()
+            return 0
         num_left = min(
             params.max_tokens - seq.num_completion_tokens, self._max_model_len - seq.num_tokens
         )
-        max_tokens = min(self._speculative_ngram, budget, num_left - 1)
-        draft_ids = seq.lookup.propose(seq.token_ids, max_tokens) if max_tokens > 0 else ()
-        return draft_ids if self._holdings.grow(seq, seq.num_tokens + len(draft_ids)) else ()
+        most = min(self._num_speculative_tokens, budget, num_left - 1)
+        count = seq.confidence.num_drafts(most, least_chance)
+        return count if self._holdings.grow(seq, seq.num_tokens + count) else 0
 
     def _admit(self) -> None:
         """Let waiting sequences run, as long as there are places and room."""
@@ -207,7 +220,9 @@ class Scheduler:
             return SequenceOutput(seq.request_id, (), FinishReason.ERROR, error)
         num_cached_tokens = 0 if seq.num_completion_tokens else seq.num_cached_tokens or 0
         num_before = seq.num_tokens
-        for token_id in chunk.accepted(sampled):
+        accepted = chunk.accepted(sampled)
+        seq.confidence.observe(len(chunk.draft_ids), len(accepted) - 1)
+        for token_id in accepted:
             seq.token_ids.append(token_id)
             reason = self._finish_reason(seq, token_id)
             if reason is not None:
@@ -215,7 +230,7 @@ class Scheduler:
         token_ids = tuple(seq.token_ids[num_before:])
         self.num_draft_tokens += len(chunk.draft_ids)
         self.num_accepted_tokens += len(token_ids) - 1
-        self._holdings.advance(seq, seq.num_tokens - 1)
+        self._holdings.advance(seq, seq.num_tokens - 1, chunk.num_drafted_tokens)
         if reason is not None:
             self._end(seq)
         return SequenceOutput(

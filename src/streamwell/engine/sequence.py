@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from streamwell.core.types import FinishReason, SamplingParams
+from streamwell.engine.confidence import Confidence
 from streamwell.engine.prompt_lookup import PromptLookup
 
 
@@ -28,6 +29,8 @@ class Sequence:
     priority: int = 0
     #: Only sequences of the same salt share cache blocks.
     cache_salt: str = ""
+    #: The number of the adapter that it is computed with; 0 is the model itself.
+    adapter: int = 0
     #: Of `token_ids`, those that were not generated; all of them if not given.
     num_prompt_tokens: int = -1
     #: What the encoder reads; empty for decoders.
@@ -36,6 +39,8 @@ class Sequence:
     arrival: int = 0
     #: Tokens whose keys and values are in the cache.
     num_computed_tokens: int = 0
+    #: Of these, those that a draft model has computed too; all, where there is none.
+    num_drafted_tokens: int = 0
     #: Cache blocks this sequence holds, in order of position.
     block_ids: list[int] = field(default_factory=list)
     #: Cache blocks of the encoder's output, for cross-attention; all of them, or none.
@@ -43,6 +48,7 @@ class Sequence:
     #: Prompt tokens that its first admission found in the cache; `None` before that.
     num_cached_tokens: int | None = None
     lookup: PromptLookup = field(default_factory=PromptLookup)
+    confidence: Confidence = field(default_factory=Confidence)
     #: Keys of the first full blocks, as far as somebody has asked for them.
     _block_keys: list[bytes] = field(default_factory=list)
 
@@ -78,11 +84,12 @@ class Sequence:
         """Names of the contents of its first `count` blocks, which must be full.
 
         A key is the SHA-256 of the key before it and the block's token ids; before the first one
-        stands the digest of the salt. So equal keys mean equal salts and equal tokens, from the
-        sequence's first to the block's last.
+        stands the digest of adapter and salt. So equal keys mean equal adapters, equal salts and
+        equal tokens, from the sequence's first to the block's last.
         """
         keys = self._block_keys
-        parent = keys[-1] if keys else hashlib.sha256(self.cache_salt.encode()).digest()
+        salt = f"{self.adapter}:{self.cache_salt}"
+        parent = keys[-1] if keys else hashlib.sha256(salt.encode()).digest()
         for start in range(len(keys) * block_size, count * block_size, block_size):
             ids = array("q", self.token_ids[start : start + block_size])
             parent = hashlib.sha256(parent + ids.tobytes()).digest()
@@ -102,6 +109,20 @@ class Chunk:
     start: int
     num_tokens: int
     draft_ids: tuple[int, ...] = ()
+    #: How many may be guessed; there is room for them.
+    num_drafts: int = 0
+    #: How many tokens of the sequence, guesses included, a draft model will have computed after
+    #: the step; `None` where there is none, which counts as all.
+    num_drafted_tokens: int | None = None
+
+    def guessed(self, draft_ids: tuple[int, ...], num_drafted_tokens: int | None = None) -> Chunk:
+        """The same chunk with guesses after its tokens."""
+        return replace(
+            self,
+            num_tokens=self.num_tokens + len(draft_ids),
+            draft_ids=draft_ids,
+            num_drafted_tokens=num_drafted_tokens,
+        )
 
     @property
     def end(self) -> int:

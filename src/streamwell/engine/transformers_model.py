@@ -13,6 +13,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
+from transformers.quantizers import AutoHfQuantizer
 
 from streamwell.core.errors import LoadError
 from streamwell.engine.attention import Attention, LayerShape, sequence_attention
@@ -48,8 +49,8 @@ class TransformersDecoder:
         Raises:
             LoadError: it cannot be loaded, or its attention is not ours to replace.
         """
-        model = _load(path, dtype, trust_remote_code=trust_remote_code)
-        self._model = model.eval().to(device)
+        model = _load(path, dtype, device, trust_remote_code=trust_remote_code)
+        self._model = model.eval() if hasattr(model, "hf_device_map") else model.eval().to(device)
         self.vocab_size: int = self._model.get_input_embeddings().num_embeddings
         self.dtype, self.device = dtype, device
         self.shapes = _probe(self._model)
@@ -73,13 +74,16 @@ class TransformersDecoder:
         return logits
 
 
-def _load(path: Path, dtype: torch.dtype, *, trust_remote_code: bool) -> Any:  # noqa: ANN401 - Transformers is not typed
+def _load(path: Path, dtype: torch.dtype, device: torch.device, *, trust_remote_code: bool) -> Any:  # noqa: ANN401 - Transformers is not typed
     AttentionInterface.register(ATTENTION_NAME, attention_forward)
-    options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     try:
         config = AutoConfig.from_pretrained(path, **options)
         if not trust_remote_code:
             _check_size(config, path)
+        if getattr(config, "quantization_config", None) is not None:
+            _check_method(config.quantization_config)
+            options["device_map"] = {"": str(device)}  # its packages put it there themselves
         model, report = AutoModelForCausalLM.from_pretrained(
             path,
             config=config,
@@ -96,6 +100,17 @@ def _load(path: Path, dtype: torch.dtype, *, trust_remote_code: bool) -> Any:  #
     if report["missing_keys"]:  # Transformers would make them up
         raise LoadError(f"{path} lacks weights: {', '.join(sorted(report['missing_keys']))}")
     return model
+
+
+def _check_method(quantization: Any) -> None:  # noqa: ANN401 - an object of the config or a dict
+    """Transformers only warns of what it does not know, and takes the weights as they are.
+
+    Raises:
+        LoadError: it does not know the method.
+    """
+    as_dict = quantization if isinstance(quantization, dict) else quantization.to_dict()
+    if not AutoHfQuantizer.supports_quant_method(as_dict):
+        raise LoadError(f"weights rounded by {as_dict.get('quant_method')!r:.40} cannot be read")
 
 
 def _check_size(config: Any, path: Path) -> None:  # noqa: ANN401 - Transformers is not typed

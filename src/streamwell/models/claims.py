@@ -44,8 +44,12 @@ _ENTRIES = frozenset(
 _FLOATS = frozenset({"F16", "BF16", "F32", "F64"})
 
 
-def check_claims(config: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> None:
+def check_claims(
+    config: Mapping[str, Any], tensors: Mapping[str, TensorInfo], *, are_plain: bool = True
+) -> None:
     """Compare the counts in a config, its inner ones too, with the shapes of its weights.
+
+    Those of GGUF files are not plain: their types say themselves what their numbers stand for.
 
     Raises:
         LoadError: names the field that claims more than there is, or a weight that is no number.
@@ -58,7 +62,7 @@ def check_claims(config: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -
                 f"config.json: {where} is {value}, but the weights are {len(tensors)} tensors, "
                 f"none longer than {largest}"
             )
-    if not any(name == "quantization_config" for _, name, _ in walk(config)):
+    if are_plain and not any(name == "quantization_config" for _, name, _ in walk(config)):
         _check_types(tensors)
 
 

@@ -7,7 +7,6 @@ care by who loads it. Rules: docs/operations.md, "Models from others".
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,13 +14,13 @@ from typing import Any
 
 from streamwell.core.errors import LoadError
 from streamwell.models.claims import check_claims, walk
+from streamwell.models.quantized import check_packages
 from streamwell.models.small_files import check_sizes, read_object
-from streamwell.models.weights import read_headers
+from streamwell.models.values import check_config, check_generation
+from streamwell.models.weights import is_gguf, read_headers
 
 #: Fields that have Transformers run code of the folder, or fetch some: CVE-2026-4372 was one.
 _CODE = re.compile(r"auto_map|trust_remote_code|_?(attn|experts)_implementation(_internal)?")
-#: Fields of `generation_config.json` that are numbers, or nothing.
-_NUMBERS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_new_tokens")
 
 
 def inspect_model(path: Path, *, trust_remote_code: bool = False) -> None:
@@ -38,7 +37,9 @@ def inspect_model(path: Path, *, trust_remote_code: bool = False) -> None:
     if "transformers_weights" in config:
         raise LoadError(f"{path}/config.json names other weights in transformers_weights")
     _check_generation(path / "generation_config.json", trust_remote_code=trust_remote_code)
-    check_claims(config, read_headers(path))
+    check_claims(config, read_headers(path), are_plain=not is_gguf(path))
+    check_config(path / "config.json", config)
+    check_packages(config)
 
 
 def inspect_tokenizer(path: Path, *, trust_remote_code: bool = False) -> None:
@@ -91,8 +92,4 @@ def _check_generation(file: Path, *, trust_remote_code: bool) -> None:
         return
     config = read_object(file)
     _refuse_code(file, config, trust_remote_code=trust_remote_code)
-    for name in _NUMBERS:
-        value = config.get(name)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and not (is_number and math.isfinite(value)):
-            raise LoadError(f"{file}: {name} is {value!r:.40}, not a number")
+    check_generation(file, config)

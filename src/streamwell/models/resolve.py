@@ -8,6 +8,8 @@ from pathlib import Path
 
 from streamwell.core.errors import LoadError
 from streamwell.models import brooklet_path
+from streamwell.models.gguf_folder import folder_of_gguf, only_gguf
+from streamwell.models.hub import download
 from streamwell.models.small_files import check_sizes, read_object
 
 #: Fields of `generation_config.json` that stand in where a request is silent.
@@ -15,42 +17,38 @@ _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 _MAX_SAMPLING = 1e6
 
 
-def resolve(name: str) -> Path:
-    """The folder of a model: the built-in one, a local folder, or a download from the hub.
+def resolve(name: str, revision: str | None = None) -> Path:
+    """The folder of a model: built in, local, or of the hub; a GGUF file gets a folder of its own.
 
     May take as long as a download; call it in a thread.
 
+    Args:
+        name: `brooklet`, a folder, a GGUF file, `org/name` or `org/name:file.gguf` of the hub.
+        revision: a branch, tag or commit of the hub's; others have none.
+
     Raises:
-        FileNotFoundError: there is no such model, or no way to get it.
+        FileNotFoundError: there is no such model, or no way to get it; the message is for people.
+        LoadError: it is a GGUF file that cannot be served.
     """
-    if name == "brooklet":
-        return brooklet_path()
     if not name:
         raise FileNotFoundError("the name of the model is empty")
-    path = Path(name).expanduser()
-    if path.is_dir():
-        return path
-    if path.is_absolute() or name.startswith((".", "~")):
-        raise FileNotFoundError(f"there is no folder {name}")
-    return _download(name)
-
-
-def _download(repo_id: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        return Path(
-            snapshot_download(
-                repo_id,
-                allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model", "*.spm", "*.txt"],
+    path = brooklet_path() if name == "brooklet" else Path(name).expanduser()
+    if path.exists():
+        if revision is not None:
+            raise FileNotFoundError(
+                f"{name} lies on this machine and has no revisions: leave out --revision"
             )
-        )
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        raise FileNotFoundError(
-            f"the model {repo_id!r} is no local folder and cannot be downloaded: offline, gated "
-            f"(set HF_TOKEN), or misspelt? ({type(error).__name__})"
-        ) from error
+        return _local(path)
+    if path.is_absolute() or name.startswith((".", "~")):
+        raise FileNotFoundError(f"there is no folder or file {name}")
+    return _local(download(name, revision))
+
+
+def _local(path: Path) -> Path:
+    if path.is_dir():
+        gguf = only_gguf(path)
+        return path if gguf is None else folder_of_gguf(gguf)
+    return folder_of_gguf(path)
 
 
 def default_sampling(path: Path) -> Mapping[str, float]:
@@ -65,4 +63,6 @@ def default_sampling(path: Path) -> Mapping[str, float]:
 
 def _is_usable(value: object) -> bool:
     """Beyond these no setting has a meaning, and some cannot be computed with."""
-    return isinstance(value, int | float) and math.isfinite(value) and 0 <= value <= _MAX_SAMPLING
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return math.isfinite(value) and 0 <= value <= _MAX_SAMPLING

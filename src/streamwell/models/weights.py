@@ -1,6 +1,6 @@
 """Which files of a model folder hold its weights, and what they say of them.
 
-Safetensors only: what `torch.load` reads is a program (pickle), and stays unread.
+Safetensors, or a GGUF file: what `torch.load` reads is a program (pickle), and stays unread.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from streamwell.core.errors import LoadError
+from streamwell.models.gguf_folder import WEIGHTS
+from streamwell.models.gguf_header import read_gguf
 from streamwell.models.safetensors_header import TensorInfo, read_header
 from streamwell.models.small_files import read_object
 
@@ -23,6 +25,8 @@ _COMPUTED = 1 << 26
 def weight_files(path: Path) -> list[Path]:
     """The files that the index names, if there is one: some folders hold the weights twice.
 
+    A GGUF file counts where there is nothing else.
+
     Raises:
         LoadError: there are none, or the index names what is no safetensors file of the folder.
     """
@@ -30,6 +34,8 @@ def weight_files(path: Path) -> list[Path]:
         return [path / name for name in sorted(set(_weight_map(path).values()))]
     if (path / _SINGLE).is_file():
         return [path / _SINGLE]
+    if (path / WEIGHTS).is_file():
+        return [path / WEIGHTS]
     pickled = sorted(file.name for file in path.iterdir() if file.suffix in _PICKLED)
     hint = (
         f": {pickled[0]} may be a pickle, which runs code when it is loaded, and is never read; "
@@ -40,12 +46,25 @@ def weight_files(path: Path) -> list[Path]:
     raise LoadError(f"{path} has no safetensors files{hint}")
 
 
+def is_gguf(path: Path) -> bool:
+    """Whether the weights of a folder are a GGUF file.
+
+    Raises:
+        LoadError: there are none.
+    """
+    return weight_files(path) == [path / WEIGHTS]
+
+
 def read_headers(path: Path) -> dict[str, TensorInfo]:
     """All tensors of a model by name; the files are checked, the tensors not read.
+
+    Those of a GGUF file have its own names and types.
 
     Raises:
         LoadError: a file is missing, is damaged, or says what cannot be.
     """
+    if is_gguf(path):
+        return dict(read_gguf(path / WEIGHTS).tensors)
     files = weight_files(path)
     tensors: dict[str, TensorInfo] = {}
     for file in files:

@@ -55,6 +55,7 @@ def create_app(
         app.include_router(responses.reader_router, prefix=prefix, dependencies=to_readers)
         app.include_router(conversations.router, prefix=prefix, dependencies=closed)
         app.include_router(models.router, prefix=prefix, dependencies=closed)
+        app.include_router(models.operators_router, prefix=prefix, dependencies=closed)
     add_error_handlers(app)
     limited: ASGIApp = BodyLimit(app, max_body_bytes)
     return RequestLog(limited if allowed_hosts is None else HostCheck(limited, allowed_hosts))

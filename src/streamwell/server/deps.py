@@ -80,6 +80,16 @@ def authorize(request: Request, services: ServicesDep) -> str:
 TenantDep = Annotated[str, Depends(authorize)]
 
 
+def authorize_operator(tenant: TenantDep, services: ServicesDep) -> None:
+    """Let those in who may change what is served.
+
+    Raises:
+        HTTPException: 403, the caller's key is not an operator's.
+    """
+    if not services.keys.is_operator(tenant):
+        raise HTTPException(403, "this wants a key that the server was given as --admin-key")
+
+
 def authorize_reader(request: Request, services: ServicesDep) -> str:
     """The caller's tenant, by a key, or by a ticket in the URL.
 

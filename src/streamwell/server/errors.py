@@ -21,6 +21,7 @@ from streamwell.core.errors import (
     ItemNotFound,
     LoadError,
     ModelNotFound,
+    NotEnoughMemory,
     RunNotEnded,
     RunNotFound,
     StoreFailed,
@@ -43,6 +44,7 @@ _TABLE: tuple[tuple[type[StreamwellError], int, str, str | None], ...] = (
     (RunNotEnded, 409, _INVALID, "run_not_ended"),
     (IdempotencyConflict, 409, _INVALID, "idempotency_key_reused"),
     (Unavailable, 503, _SERVER, None),
+    (NotEnoughMemory, 503, _SERVER, "not_enough_memory"),
     (LoadError, 503, _SERVER, "model_load_failed"),
     (StoreFailed, 503, _SERVER, "store_failed"),
     (EngineError, 500, _SERVER, "engine_error"),
@@ -137,7 +139,7 @@ async def _validation_error(_request: Request, error: Exception) -> Response:
 async def _http_error(_request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
-    code = {401: "invalid_api_key", 404: "not_found", 405: "method_not_allowed"}
+    code = {401: "invalid_api_key", 403: "not_allowed", 404: "not_found", 405: "method_not_allowed"}
     return error_response(
         error.status_code,
         str(error.detail),

@@ -9,10 +9,14 @@ import time
 
 
 class KeyRing:
-    """The API keys of this server, as SHA-256 digests; without any, everybody may come in."""
+    """The API keys of this server, as SHA-256 digests; without any, everybody may come in.
 
-    def __init__(self, keys: tuple[str, ...]) -> None:
-        self._digests = tuple(hashlib.sha256(key.encode()).digest() for key in keys)
+    Keys of operators open what other keys open, and what changes the server for all.
+    """
+
+    def __init__(self, keys: tuple[str, ...], operators: tuple[str, ...] = ()) -> None:
+        self._operators = tuple(map(_digest, operators))
+        self._digests = tuple(map(_digest, keys)) + self._operators
         self._nobodys = secrets.token_bytes(32)
 
     @property
@@ -24,9 +28,13 @@ class KeyRing:
         """The tenant of a key; `None` when it opens nothing. Looks at every key, always."""
         if not self._digests:
             return ""
-        digest = hashlib.sha256((key or "").encode("utf-8", "surrogatepass")).digest()
+        digest = _digest(key or "")
         matches = [known for known in self._digests if hmac.compare_digest(known, digest)]
         return _tenant(matches[0]) if matches else None
+
+    def is_operator(self, tenant: str) -> bool:
+        """Whether this tenant may change what is served; without keys, everybody may."""
+        return self.is_open or tenant in map(_tenant, self._operators)
 
     def ticket(self, tenant: str, lifetime_s: int) -> tuple[str, int]:
         """A ticket of a tenant, and when it expires, in seconds since the epoch.
@@ -51,6 +59,10 @@ class KeyRing:
     def _secret(self, tenant: str) -> bytes:
         """The digest of the tenant's key; of a stranger, something that nobody knows."""
         return next((d for d in self._digests if _tenant(d) == tenant), self._nobodys)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
 def _tenant(digest: bytes) -> str:

@@ -19,7 +19,8 @@ from streamwell.core.types import (
     RunSpec,
     SamplingParams,
 )
-from streamwell.service.models import Encoder, ServedModel
+from streamwell.service.models import Served
+from streamwell.service.served_model import Encoder
 
 #: What the completions API generates when the request is silent, as OpenAI's does.
 DEFAULT_COMPLETION_TOKENS = 16
@@ -27,13 +28,16 @@ DEFAULT_COMPLETION_TOKENS = 16
 _BEGINNING_CHARS_PER_TOKEN = 16
 
 
-async def accept(request: RunRequest, model: ServedModel) -> RunSpec:
+async def accept(request: RunRequest, model: Served) -> RunSpec:
     """Check and encode a request; encoding runs in a worker thread.
+
+    A model that went because nobody used it is loaded first.
 
     Raises:
         InvalidRequest: names the field that is wrong.
-        ModelLoading, EngineUnavailable, LoadError: the model is not up.
+        ModelLoading, ModelUnloaded, EngineUnavailable, LoadError: the model is not up.
     """
+    await model.wake()
     encoder, info = model.require()
     prompts = await asyncio.to_thread(_encode_all, encoder, request, info)
     return RunSpec(
@@ -177,7 +181,7 @@ def _check_fit(prompt: Sequence[int], info: EngineInfo, param: str) -> None:
         )
 
 
-def _sampling(request: RunRequest, model: ServedModel, info: EngineInfo) -> SamplingParams:
+def _sampling(request: RunRequest, model: Served, info: EngineInfo) -> SamplingParams:
     """The request's options over the model's defaults over the API's."""
     asked, defaults = request.options, model.default_sampling
 

@@ -23,8 +23,9 @@ from streamwell.core.errors import (
     RunNotFound,
     StoreFailed,
 )
+from streamwell.core.ids import is_id
 from streamwell.core.ports import Store
-from streamwell.core.types import EventKind, Message, RunEvent, RunKind, RunRequest, RunSpec, is_id
+from streamwell.core.types import EventKind, Message, RunEvent, RunKind, RunRequest, RunSpec
 from streamwell.service.once import Once
 from streamwell.service.reader import Reader
 from streamwell.service.runs import RunService

@@ -18,7 +18,7 @@ import structlog
 from streamwell.core.errors import EngineDied, EngineError, LoadError, Unavailable
 from streamwell.service.acceptance import engine_request
 from streamwell.service.generation import Finished, TextDelta, generate_text
-from streamwell.service.models import ServedModel
+from streamwell.service.models import Served
 from streamwell.service.run import Run
 from streamwell.service.run_log import RunLog
 from streamwell.telemetry import Metrics
@@ -37,7 +37,7 @@ class Driver:
         self._metrics = metrics
         self._attempts = itertools.count()
 
-    async def drive(self, run: Run, model: ServedModel) -> None:
+    async def drive(self, run: Run, model: Served) -> None:
         """Generate all choices that have no end yet.
 
         Raises:
@@ -52,7 +52,7 @@ class Driver:
         except* Exception as group:  # noqa: BLE001 - the rim of the task
             run.break_off(*_explain(group))
 
-    async def _generate(self, run: Run, index: int, model: ServedModel) -> None:
+    async def _generate(self, run: Run, index: int, model: Served) -> None:
         """One choice to its end."""
         num_deaths = num_tokens = 0
         while True:
@@ -63,7 +63,7 @@ class Driver:
             request = engine_request(run.spec, index, info)
             # A name of its own: tokens of an attempt that was closed may still be on their way.
             name = f"{request.request_id}/{next(self._attempts)}"
-            request = replace(request, request_id=name)
+            request = replace(request, request_id=name, adapter=model.adapter)
             try:
                 async with aclosing(generate_text(model.engine, request, pipeline)) as items:
                     await self._write(run, index, items)

@@ -1,132 +1,90 @@
-"""The models that are served: an engine and a tokenizer each, under one or more names."""
+"""The models that a server has, by name; more may come while it runs."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
-import structlog
+from streamwell.core.errors import InvalidRequest, ModelNotFound
+from streamwell.service.served_adapter import ServedAdapter
+from streamwell.service.served_model import ServedModel
 
-from streamwell.core.errors import EngineUnavailable, LoadError, ModelLoading, ModelNotFound
-from streamwell.core.ports import Engine
-from streamwell.core.types import EngineInfo, EngineState, Message
+#: What a request may name.
+Served = ServedModel | ServedAdapter
 
-log = structlog.get_logger()
-
-
-class Encoder(Protocol):
-    """Words to ids and back; the encoding half blocks and is called in worker threads."""
-
-    #: One more than the largest id that it knows.
-    vocab_size: int
-
-    @property
-    def has_chat_template(self) -> bool:
-        """Whether `encode_chat` works; asked of encoder-decoders only, which can do without."""
-        ...
-
-    def encode_chat(self, messages: Sequence[Message]) -> list[int]: ...
-
-    def encode_text(self, text: str) -> list[int]: ...
-
-    def decode(self, ids: Sequence[int]) -> str: ...
+#: A model that can be loaded by this name, or nothing; looks at files, so it blocks.
+FindModel = Callable[[str], Served | None]
 
 
-class ServedModel:
-    """One model: known by its names from the start, usable when it is loaded."""
-
-    def __init__(
-        self,
-        names: tuple[str, ...],
-        engine: Engine,
-        load_encoder: Callable[[], Encoder],
-        default_sampling: Mapping[str, float],
-    ) -> None:
-        self.names = names
-        self.engine = engine
-        self.created_s = int(time.time())
-        #: What the model's authors recommend where a request is silent.
-        self.default_sampling = default_sampling
-        self._load_encoder = load_encoder
-        self._encoder: Encoder | None = None
-        self.info: EngineInfo | None = None
-        #: `load` has come to its end, good or bad.
-        self._tried = asyncio.Event()
-
-    async def load(self) -> None:
-        """Start the engine and load the tokenizer meanwhile.
-
-        Raises:
-            LoadError: the model cannot be served.
-        """
-        self.engine.start()
-        encoder = asyncio.create_task(asyncio.to_thread(self._load_encoder))
-        try:
-            info = await self.engine.ready()  # what the engine says of a bad folder is clearer
-            self._encoder, self.info = await encoder, info
-        finally:
-            await asyncio.wait([encoder])
-            encoder.exception()  # it may be that the engine failed too, and says why
-            self._tried.set()
-        if self._encoder.vocab_size > info.vocab_size:
-            log.warning(
-                "the tokenizer knows ids that the model has no embedding for; "
-                "prompts that need them are refused",
-                tokenizer_ids=self._encoder.vocab_size,
-                model_ids=info.vocab_size,
-            )
-
-    @property
-    def is_ready(self) -> bool:
-        return self.info is not None and self.engine.status().state is EngineState.READY
-
-    def require(self) -> tuple[Encoder, EngineInfo]:
-        """What a request needs, now.
-
-        Raises:
-            ModelLoading: not yet.
-            EngineUnavailable: the engine is restarting.
-            LoadError: it could not be loaded, and will not be.
-        """
-        status = self.engine.status()
-        if status.state is EngineState.FAILED:
-            raise LoadError(status.error)
-        if self._encoder is None or self.info is None:
-            raise ModelLoading
-        if status.state is not EngineState.READY:
-            raise EngineUnavailable
-        return self._encoder, self.info
-
-    async def wait_until_up(self) -> tuple[Encoder, EngineInfo]:
-        """What a run needs, once it is there: after loading, or a restart of the engine.
-
-        Raises:
-            LoadError: the model cannot be loaded.
-            EngineDied: the engine was stopped.
-        """
-        await self._tried.wait()
-        await self.engine.ready()
-        return self.require()
+def find_none(_name: str) -> None:
+    """There are no models but those that are given."""
 
 
 class ModelTable:
     """Finds models by name; the first one answers requests that name none."""
 
-    def __init__(self, models: Sequence[ServedModel]) -> None:
-        self.models = tuple(models)
-        self._by_name = {name: model for model in models for name in model.names}
+    def __init__(self, models: Sequence[Served], find_more: FindModel = find_none) -> None:
+        self._models: list[Served] = []
+        self._by_name: dict[str, Served] = {}
+        self._find_more = find_more
+        for model in models:
+            self._add(model)
 
-    def find(self, name: str) -> ServedModel:
+    @property
+    def models(self) -> tuple[Served, ...]:
+        """In the order in which they came."""
+        return tuple(self._models)
+
+    @property
+    def wanted_names(self) -> list[str]:
+        """Names whose runs this server would generate."""
+        return [name for name, model in self._by_name.items() if model.is_wanted]
+
+    def find(self, name: str) -> Served:
         """The model of this name; the empty name means the first one.
 
         Raises:
             ModelNotFound: no model has this name.
         """
         if not name:
-            return self.models[0]
+            return self._models[0]
         try:
             return self._by_name[name]
         except KeyError:
             raise ModelNotFound(name) from None
+
+    async def discover(self, name: str) -> Served:
+        """The model of this name, perhaps one that has been put there since the start.
+
+        Raises:
+            ModelNotFound: there is none.
+        """
+        if name not in self._by_name:
+            await asyncio.to_thread(self.add_unless_taken, name)
+        return self.find(name)
+
+    def add_unless_taken(self, name: str) -> None:
+        """Look for a model of this name, if there is none yet; blocks."""
+        model = None if name in self._by_name else self._find_more(name)
+        if model is not None and name not in self._by_name:
+            self._add(model)
+
+    def rebase(self, model: Served, base_name: str) -> None:
+        """Say which model an adapter adapts.
+
+        Raises:
+            InvalidRequest: it is no adapter, or loaded with another base, or the base is one.
+            ModelNotFound: there is no such base.
+        """
+        base = self.find(base_name)
+        if not isinstance(model, ServedAdapter):
+            raise InvalidRequest("only an adapter has a base", "base")
+        if not isinstance(base, ServedModel):
+            raise InvalidRequest("an adapter is no base", "base")
+        if model.base is not base and model.is_wanted:
+            raise InvalidRequest(f"it is loaded with the base {model.parent!r}", "base")
+        model.base = base
+
+    def _add(self, model: Served) -> None:
+        self._models.append(model)
+        self._by_name |= dict.fromkeys(model.names, model)

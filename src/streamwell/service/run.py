@@ -54,6 +54,11 @@ class Run:
         return run
 
     @property
+    def is_stranded(self) -> bool:
+        """It is neither generated nor waiting for a reader: its model could not be loaded."""
+        return self.task is None and self.grace is None
+
+    @property
     def is_alone(self) -> bool:
         """Nobody reads it, and it does not go on for itself."""
         return not self.num_readers and not self.spec.terms.background

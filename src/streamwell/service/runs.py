@@ -20,11 +20,12 @@ from streamwell.core.errors import (
     ShuttingDown,
     Unavailable,
 )
-from streamwell.core.types import RunRequest, RunSpec, is_id
+from streamwell.core.ids import is_id
+from streamwell.core.types import RunRequest, RunSpec
 from streamwell.service.acceptance import accept
 from streamwell.service.admission import Admission
 from streamwell.service.driver import Driver
-from streamwell.service.models import ModelTable
+from streamwell.service.models import ModelTable, Served
 from streamwell.service.once import Once
 from streamwell.service.reader import Reader
 from streamwell.service.run import Run
@@ -65,10 +66,6 @@ class RunService:
     @property
     def is_draining(self) -> bool:
         return self._admission.is_closed
-
-    @property
-    def _num_paused(self) -> int:
-        return sum(run.grace is not None for run in self._live.values())
 
     async def start(self, request: RunRequest) -> Reader:
         """Accept a run and begin to generate it; returns its first reader.
@@ -167,11 +164,13 @@ class RunService:
     async def recover(self) -> None:
         """Go on with runs that nobody drives; they wait for their models by themselves.
 
-        To be called now and then: servers on the same store may end, and the store may have
-        failed us. Raises `StoreFailed`.
+        To be called now and then: servers on the same store may end, the store may have failed
+        us, and a model be there that could not be loaded before. Raises `StoreFailed`.
         """
-        names = [name for model in self._models.models for name in model.names]
-        adopted = await self.log.adopt(names, self._live)
+        for run in [run for run in self._live.values() if run.is_stranded]:
+            if self._models.find(run.spec.model).is_ready:
+                self._go_on(run)
+        adopted = await self.log.adopt(self._models.wanted_names, self._live)
         for spec, events in adopted:
             run = self._live[spec.run_id] = Run.from_log(spec, events)
             self._metrics.continued.labels("server").inc()
@@ -210,40 +209,43 @@ class RunService:
     async def _start(self, request: RunRequest) -> Reader:
         model = self._models.find(request.model)
         num_choices = len(request.prompts) * request.num_choices
-        try:
-            self._admission.admit(num_choices)
+        with model.in_use():
             try:
-                spec = await accept(request, model)
-                self._admission.check_open()  # a drain may have begun meanwhile
-            except BaseException:
-                self._admission.release(num_choices)
+                self._admission.admit(num_choices)
+                try:
+                    spec = await accept(request, model)
+                    self._admission.check_open()  # a drain may have begun meanwhile
+                except BaseException:
+                    self._admission.release(num_choices)
+                    raise
+            except Unavailable as error:
+                self._metrics.rejected.labels(error.code).inc()
                 raise
-        except Unavailable as error:
-            self._metrics.rejected.labels(error.code).inc()
-            raise
-        run = self._live[spec.run_id] = Run(spec)
-        self._metrics.prompt_tokens.inc(run.usage().prompt_tokens)
-        self.log.create(spec, run.start_events())
-        self._drive(run)
+            run = self._live[spec.run_id] = Run(spec)
+            self._metrics.prompt_tokens.inc(run.usage().prompt_tokens)
+            self.log.create(spec, run.start_events())
+            self._drive(run)
         return Reader(self.log, spec, run, self._leave)
 
     def _drive(self, run: Run) -> None:
         model = self._models.find(run.spec.model)
+        model.hold()
         run.is_pausing = False
         run.task = asyncio.create_task(self._driver.drive(run, model), name=run.spec.run_id)
-        run.task.add_done_callback(lambda task: self._settle(run, task))
+        run.task.add_done_callback(lambda task: self._settle(run, model, task))
 
     def _go_on(self, run: Run) -> None:
         self._admission.readmit(run.spec.total_choices)
         run.is_continued = True
         self._drive(run)
 
-    def _settle(self, run: Run, task: asyncio.Task[None]) -> None:
+    def _settle(self, run: Run, model: Served, task: asyncio.Task[None]) -> None:
         """A run's task is over: the run has ended, or is paused."""
+        model.release()
         run.task = None
         self._admission.release(run.spec.total_choices)
         if not task.cancelled() and isinstance(task.exception(), LoadError):
-            return  # a server that can load the model will go on with it
+            return  # who can load the model will go on with it: this server later, or another
         if not (task.cancelled() and run.is_pausing):
             self._end(run)
         elif not run.is_alone and not self.is_draining:  # somebody came back meanwhile
@@ -255,7 +257,8 @@ class RunService:
         if self._live.get(run.spec.run_id) is not run or not run.is_alone:
             return
         self._metrics.disconnects.inc()
-        if not resumable or not self._grace_s or self._num_paused >= MAX_PAUSED:
+        num_paused = sum(other.grace is not None for other in self._live.values())
+        if not resumable or not self._grace_s or num_paused >= MAX_PAUSED:
             self._cancel(run)
             return
         self._await_reader(run)

@@ -25,6 +25,7 @@ from streamwell.core.errors import InvalidRequest, LoadError
 from streamwell.core.types import Message
 from streamwell.models.inspection import inspect_tokenizer
 from streamwell.text.chat_template import HarmfulTemplate, TemplateRenderer
+from streamwell.text.gguf_tokenizer import make_tokenizer
 from streamwell.text.tokenizer_trial import tried_out
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class PromptEncoder:
             LoadError: the folder has no tokenizer that can be read, or one that could do harm.
         """
         inspect_tokenizer(path, trust_remote_code=trust_remote_code)
+        make_tokenizer(path)
         try:
             encoder = cls(_load_tokenizer(path, trust_remote_code=trust_remote_code))
             encoder._try_template()

@@ -7,6 +7,7 @@ understood completely is not guessed: `describe` says no, and the model runs on 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ __all__ = [
     "DecoderSpec",
     "Experts",
     "Rope",
+    "canonical_rows",
     "canonical_weights",
     "check_shapes",
     "describe",
@@ -100,3 +102,18 @@ def canonical_weights(
         RuntimeError: a tensor cannot be divided as the spec says.
     """
     return layouts.canonical(weights, FAMILIES[config["model_type"]].layout, spec)
+
+
+def canonical_rows(
+    config: Mapping[str, Any], spec: DecoderSpec, name: str, rows: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """The same for `[out_features, n]` of one linear layer, whatever the `n` numbers are.
+
+    Names are those of layers, without `.weight`; a layer that fuses several gives one entry each.
+
+    Raises:
+        RuntimeError: the outputs cannot be divided as the spec says.
+    """
+    layout = replace(FAMILIES[config["model_type"]].layout, is_transposed=False)
+    named = layouts.canonical({f"{name}.weight": rows}, layout, spec)
+    return {ours.removesuffix(".weight"): part for ours, part in named.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ from streamwell.engine.sequence import Chunk
 
 #: Positions per cache block, as the helper lays them out.
 BLOCK_SIZE = 16
+
+Integers = npt.NDArray[np.int64]
 
 
 class Buffers:
@@ -43,46 +46,108 @@ class Buffers:
         return self._logits[:count]
 
 
-class Batch:
-    """The indices of one step, kept while the helper reads them."""
+class Rows:
+    """Rows of a step by their sequences, and the keys that they see."""
 
-    def __init__(self, chunks: list[Chunk], rows: list[int]) -> None:
-        counts = [chunk.num_tokens for chunk in chunks]
-        self._starts = np.array([chunk.start for chunk in chunks], np.int64)
-        self._first_rows = np.zeros(len(chunks) + 1, np.int64)
+    def __init__(
+        self,
+        starts: list[int],
+        counts: list[int],
+        tables: Sequence[Sequence[int]],
+        lengths: list[int] | None = None,
+    ) -> None:
+        """Sequence `i` has `counts[i]` rows from position `starts[i]` on.
+
+        Args:
+            starts: of each sequence.
+            counts: of each sequence.
+            tables: the cache blocks of what they see, in order.
+            lengths: how many keys all rows of a sequence see; if not given, each sees those up to
+                itself.
+        """
+        self._starts = np.array(starts, np.int64)
+        self._first_rows = np.zeros(len(starts) + 1, np.int64)
         np.cumsum(counts, out=self._first_rows[1:])
-        owners = np.repeat(np.arange(len(chunks)), counts)
+        self._owners = np.repeat(np.arange(len(starts)), counts)
         offsets = self._starts - self._first_rows[:-1]
-        self._positions = np.arange(len(owners)) + offsets[owners]
-        self._blocks = _block_table(chunks)
-        blocks = self._blocks[owners, self._positions // BLOCK_SIZE].astype(np.int64)
-        self._slots = blocks * BLOCK_SIZE + self._positions % BLOCK_SIZE
-        self._outputs = np.array(rows, np.int64)
+        #: `[rows]`.
+        self.positions: Integers = np.arange(len(self._owners)) + offsets[self._owners]
+        self._lengths = None if lengths is None else np.array(lengths, np.int64)
+        self._blocks = _block_table(tables)
 
-    def struct(self, buffers: dict[str, torch.Tensor], logits: torch.Tensor) -> BatchStruct:
+    @property
+    def count(self) -> int:
+        return len(self.positions)
+
+    def slots(self) -> Integers:
+        """`[rows]`: the places of the rows' positions in the cache."""
+        blocks = self._blocks[self._owners, self.positions // BLOCK_SIZE].astype(np.int64)
+        return blocks * BLOCK_SIZE + self.positions % BLOCK_SIZE
+
+    def struct(self) -> SequencesStruct:
         """The structure that points to all of it."""
-        sequences = SequencesStruct(
+        return SequencesStruct(
             count=len(self._starts),
             first_rows=self._first_rows.ctypes.data,
             starts=self._starts.ctypes.data,
+            lengths=None if self._lengths is None else self._lengths.ctypes.data,
             blocks=self._blocks.ctypes.data,
             max_blocks=self._blocks.shape[1],
         )
+
+
+def rows_of(chunks: list[Chunk]) -> Rows:
+    """The chunks' tokens, which see those of their own sequence up to themselves."""
+    starts, counts = [c.start for c in chunks], [c.num_tokens for c in chunks]
+    return Rows(starts, counts, [c.seq.block_ids[: -(-c.end // BLOCK_SIZE)] for c in chunks])
+
+
+def token_ids_of(chunks: list[Chunk]) -> Integers:
+    """`[rows]`."""
+    return np.array([i for chunk in chunks for i in chunk.token_ids], np.int64)
+
+
+class Batch:
+    """The indices of one step, kept while the helper reads them."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        outputs: list[int],
+        *,
+        cross: Rows | None = None,
+        cross_slots: Integers | None = None,
+    ) -> None:
+        """Some rows have outputs.
+
+        `cross` is what a decoder sees of an encoder's output, and `cross_slots` where an encoder
+        writes that.
+        """
+        self._rows, self._cross, self._cross_slots = rows, cross, cross_slots
+        self._slots = rows.slots()
+        self._outputs = np.array(outputs, np.int64)
+
+    def struct(
+        self, buffers: dict[str, torch.Tensor], logits: torch.Tensor | None = None
+    ) -> BatchStruct:
+        """The structure that points to all of it."""
+        cross, cross_slots = self._cross, self._cross_slots
         return BatchStruct(
-            rows=len(self._positions),
-            positions=self._positions.ctypes.data,
+            rows=self._rows.count,
+            positions=self._rows.positions.ctypes.data,
             slots=self._slots.ctypes.data,
-            sequences=sequences,
+            cross_slots=None if cross_slots is None else cross_slots.ctypes.data,
+            sequences=self._rows.struct(),
+            cross=SequencesStruct() if cross is None else cross.struct(),
             num_outputs=len(self._outputs),
             outputs=self._outputs.ctypes.data,
-            logits=logits.data_ptr(),
+            logits=None if logits is None else logits.data_ptr(),
             **{name: buffer.data_ptr() for name, buffer in buffers.items()},
         )
 
 
-def _block_table(chunks: list[Chunk]) -> npt.NDArray[np.int32]:
-    """`[len(chunks), most blocks]`; places that nobody reads hold block 0."""
-    tables = [chunk.seq.block_ids[: -(-chunk.end // BLOCK_SIZE)] for chunk in chunks]
+def _block_table(tables: Sequence[Sequence[int]]) -> npt.NDArray[np.int32]:
+    """`[len(tables), most blocks]`; places that nobody reads hold block 0."""
     table = np.zeros((len(tables), max(map(len, tables))), np.int32)
     for row, blocks in zip(table, tables, strict=True):
         row[: len(blocks)] = blocks

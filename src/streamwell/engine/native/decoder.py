@@ -10,33 +10,45 @@ from __future__ import annotations
 
 import ctypes
 
-import numpy as np
 import torch
 
 from streamwell.engine.block import Weights
 from streamwell.engine.families import DecoderSpec, Rope
-from streamwell.engine.native.batch import BLOCK_SIZE, Batch, Buffers
+from streamwell.engine.native.batch import Batch, Buffers, rows_of, token_ids_of
+from streamwell.engine.native.cache import CacheShape, LayerCache
+from streamwell.engine.native.embedding import Embedding
 from streamwell.engine.native.library import (
+    Activation,
     CacheStruct,
-    DecoderStruct,
     Epilogue,
+    EpilogueStruct,
     HeadsStruct,
     LayerStruct,
+    NormStruct,
+    StackStruct,
 )
-from streamwell.engine.native.linear import PackedLinear, interleave, storage_kind
+from streamwell.engine.native.packing import Packer
 from streamwell.engine.quantization import head_quantization
 from streamwell.engine.rotary import frequencies
 from streamwell.engine.sequence import Chunk
 
 _LANES = 16
-_GATES = {"silu": Epilogue.GATED_SILU, "gelu_tanh": Epilogue.GATED_GELU}
+_ACTIVATIONS = {
+    "silu": Activation.SILU,
+    "gelu": Activation.GELU,
+    "gelu_tanh": Activation.GELU_TANH,
+}
 #: Variations of the block that the helper has. What is declared anew keeps a model away by itself.
 _VARIATIONS = frozenset(
     {
         "norm",
         "norm_placement",
         "qk_norm",
+        "is_parallel",
+        "shares_norm",
         "activation",
+        "is_gated",
+        "has_position_embeddings",
         "attention_scale",
         "attention_softcap",
         "logits_softcap",
@@ -51,12 +63,14 @@ def supports(spec: DecoderSpec, weights: Weights) -> bool:
     """Whether the helper has this model's variations, and its fixed widths fit."""
     has_block = (
         spec.variations <= _VARIATIONS
-        and spec.norm != "layer"
-        and spec.activation in _GATES
+        and spec.activation in _ACTIVATIONS
         and (spec.residual_multiplier == 1 or spec.norm_placement == "before")
+        and (spec.logits_divisor == 1 or "lm_head.bias" not in weights)
     )
     if not has_block or spec.head_dim % _LANES:
         return False
+    if not spec.is_gated:
+        return True
     inner_sizes = (
         weights[f"model.layers.{layer}.mlp.gate_proj.weight"].shape[0]
         for layer in range(spec.num_layers)
@@ -84,44 +98,40 @@ class NativeDecoder:
         self.dtype, self.device = dtype, torch.device("cpu")
         self._library = library
         self._spec = spec
-        pair_key_dim = library.sw_pair_key_dim(spec.head_dim) if dtype is torch.bfloat16 else 0
-        self._has_pair_cache = pair_key_dim > 0
-        self._cached = np.dtype(np.uint16 if self._has_pair_cache else np.float32)
-        #: Numbers per kv head and position: those of a key may be padded.
-        self._key_dim, self._value_dim = pair_key_dim or spec.head_dim, spec.head_dim
-        self._quantization = quantization
-        self._kept: list[torch.Tensor | PackedLinear] = []  # what the structures point to
-        self._layers = (LayerStruct * spec.num_layers)()
+        self._cache_shape = CacheShape(library, dtype, spec.num_kv_heads, spec.head_dim)
+        self._packer = Packer(library, weights, dtype, quantization, spec.residual_multiplier)
         self._turns = {rope: self._rotary_tables(rope, max_positions) for rope in set(spec.ropes)}
+        self._layers = (LayerStruct * spec.num_layers)()
         for layer, struct in enumerate(self._layers):
-            self._fill_layer(struct, layer, weights)
+            self._fill_layer(struct, layer)
         embedding = weights["model.embed_tokens.weight"]
         self.vocab_size, self._hidden_size = embedding.shape
         tied = spec.tie_word_embeddings
-        self._head = self._packed(
-            weights, ["model.embed_tokens" if tied else "lm_head"], head_quantization(quantization)
+        self._head = self._packer.linear(
+            "model.embed_tokens" if tied else "lm_head",
+            quantization=head_quantization(quantization),
         )
-        self._embedding = None if tied else embedding
-        self._struct = self._decoder_struct(weights)
+        self._embedding = Embedding(
+            library,
+            self._head if tied else embedding,
+            factor=spec.embedding_multiplier,
+            positions=weights["model.embed_positions.weight"]
+            if spec.has_position_embeddings
+            else None,
+        )
+        self._struct = self._stack_struct()
+        self._packer.forget_weights()
         self._buffers = self._make_buffers()
 
     @property
     def bytes_per_token(self) -> int:
         """What the cache takes per token, over all layers."""
-        spec = self._spec
-        per_head = (self._key_dim + self._value_dim) * self._cached.itemsize
-        return spec.num_layers * spec.num_kv_heads * per_head
+        return self._spec.num_layers * self._cache_shape.bytes_per_token
 
     def allocate(self, num_blocks: int) -> None:
         """Make the cache; block 0 belongs to nobody."""
-        heads = (num_blocks + 1) * BLOCK_SIZE * self._spec.num_kv_heads
-        # numpy's zeros are untouched pages: memory is used as blocks are
-        self.cache = [
-            (
-                np.zeros(heads * self._key_dim, self._cached),
-                np.zeros(heads * self._value_dim, self._cached),
-            )
-            for _ in self._layers
+        self.cache: list[LayerCache] = [
+            self._cache_shape.allocate(num_blocks) for _ in self._layers
         ]
         for struct, (keys, values) in zip(self._layers, self.cache, strict=True):
             struct.cache = CacheStruct(keys.ctypes.data, values.ctypes.data)
@@ -131,25 +141,14 @@ class NativeDecoder:
 
         The tensor is overwritten by the next call.
         """
-        token_ids = np.array([i for c in chunks for i in c.token_ids], np.int64)
-        buffers = self._buffers.of(len(token_ids))
-        self._embed(torch.from_numpy(token_ids), buffers["x"][: len(token_ids)])
-        batch = Batch(chunks, rows)
-        logits = self._buffers.logits(len(rows))
-        self._library.sw_forward(self._struct, batch.struct(buffers, logits))
+        tokens = rows_of(chunks)
+        buffers = self._buffers.of(tokens.count)
+        self._embedding(token_ids_of(chunks), tokens.positions, buffers["x"][: tokens.count])
+        batch, logits = Batch(tokens, rows), self._buffers.logits(len(rows))
+        self._library.sw_decode(self._struct, batch.struct(buffers, logits))
         if (cap := self._spec.logits_softcap) is not None:
             logits.div_(cap).tanh_().mul_(cap)
         return logits
-
-    def _embed(self, token_ids: torch.Tensor, out: torch.Tensor) -> None:
-        if self._embedding is None:
-            self._library.sw_unpack_rows(
-                self._head.struct, token_ids.data_ptr(), len(token_ids), out.data_ptr()
-            )
-        else:
-            out.copy_(self._embedding[token_ids])
-        if self._spec.embedding_multiplier != 1:
-            out *= self._spec.embedding_multiplier
 
     def _make_buffers(self) -> Buffers:
         spec = self._spec
@@ -159,74 +158,54 @@ class NativeDecoder:
             "normed": self._hidden_size,
             "qkv": attended + 2 * spec.num_kv_heads * spec.head_dim,
             "attended": attended,
-            "gated": max(layer.down.k for layer in self._layers),
+            "inner": max(layer.down.k for layer in self._layers),
         }
         return Buffers(self._library, widths, self.vocab_size)
 
-    def _fill_layer(self, struct: LayerStruct, layer: int, weights: Weights) -> None:
-        prefix = f"model.layers.{layer}."
+    def _fill_layer(self, struct: LayerStruct, layer: int) -> None:
+        spec, packer, prefix = self._spec, self._packer, f"model.layers.{layer}."
         attention, mlp = f"{prefix}self_attn.", f"{prefix}mlp."
-        struct.qkv = self._packed(weights, [f"{attention}{name}_proj" for name in "qkv"]).struct
-        struct.out = self._packed(weights, [f"{attention}o_proj"]).struct
-        gate_up, bias = _gate_up(weights, mlp)
-        struct.gate_up = self._pack(gate_up, bias, self._quantization).struct
-        struct.down = self._packed(weights, [f"{mlp}down_proj"]).struct
-        placement = self._spec.norm_placement
-        if placement in ("before", "around"):
-            struct.norm_in = self._norm(weights, f"{prefix}input_layernorm")
-            struct.norm_mid = self._norm(weights, f"{prefix}post_attention_layernorm")
-        if placement in ("after", "around"):
-            struct.norm_attended = self._norm(weights, f"{prefix}post_self_attn_layernorm")
-            struct.norm_out = self._norm(weights, f"{prefix}post_mlp_layernorm")
-        if self._spec.qk_norm is not None:
-            struct.query_norm = self._norm(weights, f"{attention}q_norm")
-            struct.key_norm = self._norm(weights, f"{attention}k_norm")
-        struct.cosines, struct.sines = self._turns[self._spec.ropes[layer]]
-        struct.window = self._spec.windows[layer] or 0
+        struct.qkv = packer.linear(*(f"{attention}{name}_proj" for name in "qkv")).struct
+        struct.out = packer.linear(f"{attention}o_proj").struct
+        up = f"{mlp}up_proj"
+        first = packer.gated(f"{mlp}gate_proj", up) if spec.is_gated else packer.linear(up)
+        struct.up, struct.down = first.struct, packer.linear(f"{mlp}down_proj").struct
+        if spec.norm_placement in ("before", "around"):
+            second = "input_layernorm" if spec.shares_norm else "post_attention_layernorm"
+            struct.attention.input = self._norm(f"{prefix}input_layernorm")
+            struct.feed_forward.input = self._norm(f"{prefix}{second}")
+        if spec.norm_placement in ("after", "around"):
+            struct.attention.output = self._norm(f"{prefix}post_self_attn_layernorm")
+            struct.feed_forward.output = self._norm(f"{prefix}post_mlp_layernorm")
+        if spec.qk_norm is not None:
+            struct.query_norm = self._norm(f"{attention}q_norm")
+            struct.key_norm = self._norm(f"{attention}k_norm")
+        struct.cosines, struct.sines = self._turns[spec.ropes[layer]]
+        struct.window = spec.windows[layer] or 0
 
-    def _packed(
-        self, weights: Weights, names: list[str], quantization: str | None = None
-    ) -> PackedLinear:
-        """One linear layer for several that read the same input."""
-        parts = [weights[f"{name}.weight"] for name in names]
-        biases = [weights[f"{name}.bias"] for name in names if f"{name}.bias" in weights]
-        weight = parts[0] if len(parts) == 1 else torch.cat(parts)
-        bias = torch.cat(biases).float() if biases else None
-        return self._pack(weight, bias, quantization or self._quantization)
+    def _norm(self, name: str, factor: float = 1.0) -> NormStruct:
+        spec = self._spec
+        plus = float(spec.norm == "rms_plus_one")
+        return self._packer.norm(name, has_bias=spec.norm == "layer", plus=plus, factor=factor)
 
-    def _pack(
-        self, weight: torch.Tensor, bias: torch.Tensor | None, quantization: str
-    ) -> PackedLinear:
-        kind = storage_kind(weight, quantization, self.dtype)
-        linear = PackedLinear(self._library, weight, bias, kind, self._spec.residual_multiplier)
-        self._kept.append(linear)
-        return linear
-
-    def _norm(self, weights: Weights, name: str, divisor: float = 1.0) -> int:
-        """The weights of a norm, as the helper multiplies them."""
-        weight = weights[f"{name}.weight"].float() + (self._spec.norm == "rms_plus_one")
-        return self._keep(weight / divisor)
-
-    def _rotary_tables(self, rope: Rope | None, max_positions: int) -> tuple[int, int]:
-        """Cosines and sines, each `[max_positions, head_dim / 2]`."""
-        half = self._spec.head_dim // 2
-        if rope is None:  # nothing turns
-            turning, magnitude = torch.zeros(half), torch.ones(half)
-        else:
-            turning, magnitude = frequencies(rope, self._spec.head_dim), torch.ones(half)
-            magnitude[: rope.dim // 2] = rope.magnitude
+    def _rotary_tables(
+        self, rope: Rope | None, max_positions: int
+    ) -> tuple[int | None, int | None]:
+        """Cosines and sines, each `[max_positions, head_dim / 2]`; `None` where nothing turns."""
+        if rope is None:
+            return None, None
+        turning = frequencies(rope, self._spec.head_dim)
+        magnitude = torch.ones(self._spec.head_dim // 2)
+        magnitude[: rope.dim // 2] = rope.magnitude
         angles = torch.outer(torch.arange(max_positions).float(), turning)
-        return self._keep(angles.cos() * magnitude), self._keep(angles.sin() * magnitude)
+        keep = self._packer.keep
+        return keep(angles.cos() * magnitude), keep(angles.sin() * magnitude)
 
-    def _keep(self, tensor: torch.Tensor) -> int:
-        tensor = tensor.contiguous()
-        self._kept.append(tensor)
-        return tensor.data_ptr()
-
-    def _decoder_struct(self, weights: Weights) -> DecoderStruct:
+    def _stack_struct(self) -> StackStruct:
         spec = self._spec
         num_normed = spec.num_heads if spec.qk_norm == "projection" else 1
-        return DecoderStruct(
+        form = Epilogue.GATE if spec.is_gated else Epilogue.STORE
+        return StackStruct(
             layers=self._layers,
             num_layers=spec.num_layers,
             hidden_size=self._hidden_size,
@@ -235,17 +214,9 @@ class NativeDecoder:
             eps=spec.norm_eps,
             scale=spec.scale,
             softcap=spec.attention_softcap or 0.0,
-            final_norm=self._norm(weights, "model.norm", spec.logits_divisor),
+            final_norm=self._norm("model.norm", 1 / spec.logits_divisor),
             head=self._head.struct,
-            gate=_GATES[spec.activation],
-            has_pair_cache=self._has_pair_cache,
+            activation=EpilogueStruct(form, _ACTIVATIONS[spec.activation]),
+            is_parallel=spec.is_parallel,
+            has_pair_cache=self._cache_shape.has_pairs,
         )
-
-
-def _gate_up(weights: Weights, mlp: str) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Weights and bias of both projections, interleaved."""
-    weight = interleave(weights[f"{mlp}gate_proj.weight"], weights[f"{mlp}up_proj.weight"])
-    if f"{mlp}gate_proj.bias" not in weights:
-        return weight, None
-    gate, up = weights[f"{mlp}gate_proj.bias"], weights[f"{mlp}up_proj.bias"]
-    return weight, interleave(gate[:, None], up[:, None])[:, 0].float()

@@ -1,6 +1,6 @@
 """Finds and loads the compiled helper, and mirrors its structures.
 
-The structures are those of `schemes.h`, `rows.h`, `attention.h` and `decoder.h`, field by field.
+The structures are those of `schemes.h`, `rows.h`, `attention.h` and `stack.h`, field by field.
 """
 
 from __future__ import annotations
@@ -30,12 +30,21 @@ class Kind(IntEnum):
 
 
 class Epilogue(IntEnum):
-    """What a linear layer does with its result: stores it, adds it, or gates it."""
+    """What becomes of a linear layer's result: stored, added, or gating the one beside it."""
 
     STORE = 0
     ACCUMULATE = 1
-    GATED_SILU = 2
-    GATED_GELU = 3
+    GATE = 2
+
+
+class Activation(IntEnum):
+    """What is done to what is stored, or to a gate."""
+
+    NONE = 0
+    SILU = 1
+    GELU_TANH = 2
+    GELU = 3
+    RELU = 4
 
 
 class LinearStruct(ctypes.Structure):
@@ -65,29 +74,56 @@ class HeadsStruct(ctypes.Structure):
     _fields_ = [("queries", c_int64), ("kv", c_int64), ("dim", c_int64)]
 
 
+class NormStruct(ctypes.Structure):
+    """A norm: with biases layer norm, without root mean square; without weights none."""
+
+    _fields_ = [("weight", c_void_p), ("bias", c_void_p)]
+
+
+class NormsStruct(ctypes.Structure):
+    """The norms of a part of a block."""
+
+    _fields_ = [("input", NormStruct), ("output", NormStruct), ("sum", NormStruct)]
+
+
+class BiasStruct(ctypes.Structure):
+    """What is added to scores, by head and distance."""
+
+    _fields_ = [("table", c_void_p), ("stride", c_int64), ("origin", c_int64)]
+
+
 class LayerStruct(ctypes.Structure):
     """One block's weights."""
 
     _fields_ = [
         ("qkv", LinearStruct),
         ("out", LinearStruct),
-        ("gate_up", LinearStruct),
+        ("up", LinearStruct),
         ("down", LinearStruct),
-        ("norm_in", c_void_p),
-        ("norm_mid", c_void_p),
-        ("norm_attended", c_void_p),
-        ("norm_out", c_void_p),
-        ("query_norm", c_void_p),
-        ("key_norm", c_void_p),
+        ("attention", NormsStruct),
+        ("feed_forward", NormsStruct),
+        ("query_norm", NormStruct),
+        ("key_norm", NormStruct),
         ("cosines", c_void_p),
         ("sines", c_void_p),
+        ("bias", BiasStruct),
         ("cache", CacheStruct),
         ("window", c_int64),
+        ("cross_query", LinearStruct),
+        ("cross_key_value", LinearStruct),
+        ("cross_out", LinearStruct),
+        ("cross", NormsStruct),
     ]
 
 
-class DecoderStruct(ctypes.Structure):
-    """All blocks, and what stands around them."""
+class EpilogueStruct(ctypes.Structure):
+    """What becomes of a linear layer's result."""
+
+    _fields_ = [("form", c_int32), ("activation", c_int32)]
+
+
+class StackStruct(ctypes.Structure):
+    """All blocks of a decoder or an encoder, and what stands around them."""
 
     _fields_ = [
         ("layers", POINTER(LayerStruct)),
@@ -98,20 +134,23 @@ class DecoderStruct(ctypes.Structure):
         ("eps", c_float),
         ("scale", c_float),
         ("softcap", c_float),
-        ("final_norm", c_void_p),
+        ("embedding_norm", NormStruct),
+        ("final_norm", NormStruct),
         ("head", LinearStruct),
-        ("gate", c_int32),
+        ("activation", EpilogueStruct),
+        ("is_parallel", c_int32),
         ("has_pair_cache", c_int32),
     ]
 
 
 class SequencesStruct(ctypes.Structure):
-    """Whose rows a step has, and where their cache blocks are."""
+    """Whose rows a step has, which keys they see, and where the cache blocks of those are."""
 
     _fields_ = [
         ("count", c_int64),
         ("first_rows", c_void_p),
         ("starts", c_void_p),
+        ("lengths", c_void_p),
         ("blocks", c_void_p),
         ("max_blocks", c_int64),
     ]
@@ -124,14 +163,16 @@ class BatchStruct(ctypes.Structure):
         ("rows", c_int64),
         ("positions", c_void_p),
         ("slots", c_void_p),
+        ("cross_slots", c_void_p),
         ("sequences", SequencesStruct),
+        ("cross", SequencesStruct),
         ("num_outputs", c_int64),
         ("outputs", c_void_p),
         ("x", c_void_p),
         ("normed", c_void_p),
         ("qkv", c_void_p),
         ("attended", c_void_p),
-        ("gated", c_void_p),
+        ("inner", c_void_p),
         ("logits", c_void_p),
         ("workspace", c_void_p),
     ]
@@ -148,11 +189,12 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "sw_workspace_bytes": (c_int64, [c_int64, c_int64]),
     "sw_linear": (
         None,
-        [POINTER(LinearStruct), c_void_p, c_int64, c_void_p, c_int32, c_void_p],
+        [POINTER(LinearStruct), c_void_p, c_int64, c_void_p, c_int32, c_int32, c_void_p],
     ),
     "sw_unpack_rows": (None, [POINTER(LinearStruct), c_void_p, c_int64, c_void_p]),
     "sw_pin_threads": (None, [POINTER(c_int32), c_int32]),
-    "sw_forward": (None, [POINTER(DecoderStruct), POINTER(BatchStruct)]),
+    "sw_decode": (None, [POINTER(StackStruct), POINTER(BatchStruct)]),
+    "sw_encode": (None, [POINTER(StackStruct), POINTER(StackStruct), POINTER(BatchStruct)]),
 }
 
 

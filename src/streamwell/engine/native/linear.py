@@ -6,7 +6,7 @@ import ctypes
 
 import torch
 
-from streamwell.engine.native.library import Epilogue, Kind, LinearStruct
+from streamwell.engine.native.library import Activation, Epilogue, Kind, LinearStruct
 from streamwell.engine.quantization import effective, rounded
 
 _STORED = {
@@ -84,14 +84,25 @@ class PackedLinear:
             address(self._offsets),
         )
 
-    def __call__(self, x: torch.Tensor, epilogue: Epilogue = Epilogue.STORE) -> torch.Tensor:
+    def __call__(
+        self,
+        x: torch.Tensor,
+        epilogue: Epilogue = Epilogue.STORE,
+        activation: Activation = Activation.NONE,
+    ) -> torch.Tensor:
         """`[rows, k]` float32 to `[rows, n]`, or to `[rows, n / 2]` when gated."""
         x = x.contiguous()
         rows, width = x.shape[0], self.out_features
-        y = torch.zeros(rows, width // 2 if epilogue is Epilogue.GATED_SILU else width)
+        y = torch.zeros(rows, width // 2 if epilogue is Epilogue.GATE else width)
         workspace = make_workspace(self._library, rows, self.in_features)
         self._library.sw_linear(
-            self.struct, x.data_ptr(), rows, y.data_ptr(), epilogue, workspace.data_ptr()
+            self.struct,
+            x.data_ptr(),
+            rows,
+            y.data_ptr(),
+            epilogue,
+            activation,
+            workspace.data_ptr(),
         )
         return y
 

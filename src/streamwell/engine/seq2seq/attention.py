@@ -60,13 +60,13 @@ class DistanceBias:
             raise ValueError(f"{weight.shape[0]} buckets of relative positions")
         distances = torch.arange(1 - max_len, max_len, device=weight.device)  # of key from query
         buckets = _buckets(bias, distances, is_causal=is_causal)
-        #: `[num_heads, 2 * max_len - 1]`; distance `d` is column `max_len - 1 + d`.
-        self._table = weight[buckets].T.contiguous()
-        self._origin = max_len - 1
+        #: `[num_heads, 2 * max_len - 1]`; distance `d` is column `origin + d`.
+        self.table = weight[buckets].T.contiguous()
+        self.origin = max_len - 1
 
     def at(self, distances: torch.Tensor) -> torch.Tensor:
         """`[num_heads, *shape]` for `[*shape]` distances of keys from their queries."""
-        return self._table[:, distances + self._origin]
+        return self.table[:, distances + self.origin]
 
 
 def _buckets(bias: RelativeBias, distances: torch.Tensor, *, is_causal: bool) -> torch.Tensor:

@@ -11,10 +11,9 @@ from torch.nn import functional
 from streamwell.core.errors import LoadError
 from streamwell.engine.linear import Linear, make_linear
 from streamwell.engine.seq2seq.attention import Reads, attend
+from streamwell.engine.seq2seq.embeddings import Weights
 from streamwell.engine.seq2seq.families import Seq2SeqSpec, Stack
 
-#: By our names (`families`).
-Weights = Mapping[str, torch.Tensor]
 #: `[num_tokens, hidden_size]` in and out.
 Layer = Callable[[torch.Tensor], torch.Tensor]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 from collections.abc import Mapping
 
 import torch
@@ -9,9 +11,23 @@ import torch
 from streamwell.core.errors import LoadError
 from streamwell.core.types import SamplingParams
 from streamwell.engine.messages import EngineConfig
-from streamwell.engine.seq2seq.families import Config, describe, our_name
+from streamwell.engine.quantization import in_effect
+from streamwell.engine.seq2seq.embeddings import Weights
+from streamwell.engine.seq2seq.families import Config, Seq2SeqSpec, describe, our_name
 from streamwell.engine.seq2seq.model import Seq2SeqModel
+from streamwell.engine.seq2seq.native_model import NativeSeq2Seq, supports
 from streamwell.engine.sequence import Chunk, Sequence
+
+__all__ = [
+    "check_options",
+    "describe_weights",
+    "in_torch",
+    "native",
+    "quantization_in_effect",
+    "supports",
+]
+
+_LINEAR = re.compile(r"\.(q|k|v|o|gate|up|down)\.weight$")
 
 
 def check_options(config: EngineConfig) -> None:
@@ -21,43 +37,85 @@ def check_options(config: EngineConfig) -> None:
         LoadError: with the flag's name.
     """
     obstacles = {
-        f"--model-impl {config.model_impl}": config.model_impl not in ("auto", "torch"),
+        f"--model-impl {config.model_impl}": config.model_impl == "transformers",
         "--compile": config.compile,
-        f"--quantization {config.quantization}": config.quantization != "none",
     }
     for flag, is_given in obstacles.items():
         if is_given:
             raise LoadError(f"{flag} does not work with encoder-decoders")
 
 
-@torch.inference_mode()
-def build(
-    config: Config,
-    generation_config: Config,
-    weights: Mapping[str, torch.Tensor],
-    block_size: int,
-    max_model_len: int,
-) -> Seq2SeqModel:
-    """A model that gives finite logits; it has no cache yet.
+def describe_weights(
+    config: Config, generation_config: Config, weights: Mapping[str, torch.Tensor]
+) -> tuple[Seq2SeqSpec, Weights]:
+    """The spec of a model, and its weights by our names.
 
     Args:
         config: `config.json`.
         generation_config: `generation_config.json`; may be empty.
-        weights: as they are named in the folder, in the dtype and on the device that compute.
-        block_size: tokens per block of the cache.
-        max_model_len: the most tokens of an input, and of what the decoder sees of its own.
+        weights: as they are named in the folder.
 
     Raises:
-        LoadError: the family is not known, or the model does not work.
+        LoadError: the family is not known.
     """
     spec = describe(config, generation_config)
-    named = {our_name(spec.names, name): weight for name, weight in weights.items()}
-    model = Seq2SeqModel(spec, named, block_size, max_model_len)
+    return spec, {our_name(spec.names, name): weight for name, weight in weights.items()}
+
+
+def quantization_in_effect(config: EngineConfig, weights: Weights) -> str:
+    """What the linear layers are rounded to where the helper runs them."""
+    widths = {weight.shape[1] for name, weight in weights.items() if _LINEAR.search(name)}
+    return in_effect(config.quantization, widths)
+
+
+def native(
+    helper: ctypes.CDLL,
+    config: EngineConfig,
+    spec: Seq2SeqSpec,
+    weights: Weights,
+    max_model_len: int,
+    dtype: torch.dtype,
+) -> NativeSeq2Seq:
+    """A model that the helper runs and that gives finite logits; it has no cache yet.
+
+    Args:
+        helper: it `supports` the model.
+        config: what was asked for.
+        spec: of the model.
+        weights: by our names, as they are saved.
+        max_model_len: the most tokens of an input, and of what the decoder sees of its own.
+        dtype: what linear layers multiply in; the helper does.
+
+    Raises:
+        LoadError: the model does not work.
+    """
+    model = NativeSeq2Seq(
+        helper,
+        spec,
+        weights,
+        max_model_len=max_model_len,
+        dtype=dtype,
+        quantization=config.quantization,
+    )
     _try_out(model)
     return model
 
 
-def _try_out(model: Seq2SeqModel) -> None:
+@torch.inference_mode()
+def in_torch(
+    spec: Seq2SeqSpec, weights: Weights, block_size: int, max_model_len: int
+) -> Seq2SeqModel:
+    """The same in PyTorch; the weights are in the dtype and on the device that compute.
+
+    Raises:
+        LoadError: the model does not work.
+    """
+    model = Seq2SeqModel(spec, weights, block_size, max_model_len)
+    _try_out(model)
+    return model
+
+
+def _try_out(model: Seq2SeqModel | NativeSeq2Seq) -> None:
     """Let it answer a token: what does not fit together shows before a request does."""
     model.allocate(2)  # a cache of its own: the loader's replaces it
     num_start = len(model.start_ids)

@@ -7,14 +7,18 @@ from torch.nn import functional
 
 from streamwell.core.errors import LoadError
 from streamwell.engine.attention import zeros
-from streamwell.engine.linear import Linear, make_linear
+from streamwell.engine.linear import make_linear
 from streamwell.engine.seq2seq.attention import DistanceBias, EncoderLayout, Layouts
-from streamwell.engine.seq2seq.block import Block, Weights, make_norm
+from streamwell.engine.seq2seq.block import Block, make_norm
+from streamwell.engine.seq2seq.embeddings import (
+    Weights,
+    embedding_weight,
+    head_bias,
+    head_weight,
+    position_weight,
+)
 from streamwell.engine.seq2seq.families import Seq2SeqSpec
 from streamwell.engine.sequence import Chunk
-
-#: Rows of a table of learned positions before that of position 0.
-_POSITION_OFFSET = 2
 
 
 class Seq2SeqModel:
@@ -32,14 +36,14 @@ class Seq2SeqModel:
         self.start_ids = spec.start_ids
         self._spec = spec
         self._block_size = block_size
-        embedding = _embedding_weight(weights, "decoder")
+        embedding = embedding_weight(weights, "decoder")
         self.vocab_size = embedding.shape[0]
         self.dtype, self.device = embedding.dtype, embedding.device
         if max(spec.start_ids) >= self.vocab_size:
             raise LoadError(f"the decoder starts with {spec.start_ids}, beyond its vocabulary")
         self._encoder = _Tower(spec, weights, "encoder", max_model_len)
         self._decoder = _Tower(spec, weights, "decoder", max_model_len)
-        self._head = _make_head(spec, weights)
+        self._head = make_linear(head_weight(weights), head_bias(spec, weights))
         self._layouts = Layouts(
             block_size, self.dtype, self.device, self._encoder.bias, self._decoder.bias
         )
@@ -83,8 +87,8 @@ class _Tower:
     def __init__(self, spec: Seq2SeqSpec, weights: Weights, name: str, max_len: int) -> None:
         stack = spec.encoder if name == "encoder" else spec.decoder
         self._scale = spec.embedding_scale
-        self._embedding = _embedding_weight(weights, name)
-        self._positions = _positions(spec, weights, name, max_len)
+        self._embedding = embedding_weight(weights, name)
+        self._positions = position_weight(spec, weights, name, max_len)
         self._embedding_norm = (
             make_norm(spec, weights, f"{name}.embedding_norm") if spec.has_embedding_norm else None
         )
@@ -110,41 +114,3 @@ class _Tower:
     def finish(self, x: torch.Tensor) -> torch.Tensor:
         """What comes after the last block."""
         return x if self._norm is None else self._norm(x)
-
-
-def _embedding_weight(weights: Weights, name: str) -> torch.Tensor:
-    """Both sides, and often the head, share it; it is saved under one of these names, or all."""
-    for key in (f"{name}.embedding", "shared", "decoder.embedding", "encoder.embedding", "lm_head"):
-        if f"{key}.weight" in weights:
-            return weights[f"{key}.weight"]
-    raise LoadError("the model has no embeddings")
-
-
-def _positions(spec: Seq2SeqSpec, weights: Weights, name: str, max_len: int) -> torch.Tensor | None:
-    """`[at least max_len, hidden_size]` that are added to embeddings, if any are."""
-    if spec.relative_bias is not None:
-        return None
-    key = f"{name}.positions"
-    if key not in weights and not spec.has_learned_positions:
-        embedding = _embedding_weight(weights, name)
-        return sinusoids(max_len, embedding.shape[1]).to(embedding)
-    table = weights[key][_POSITION_OFFSET if spec.has_learned_positions else 0 :]
-    if len(table) < max_len:
-        raise LoadError(f"the {name} has {len(table)} positions, fewer than its config says")
-    return table
-
-
-def sinusoids(num_positions: int, size: int) -> torch.Tensor:
-    """`[num_positions, size]`: sines, then cosines (Vaswani et al. 2017, not interleaved)."""
-    exponents = torch.arange(0, size, 2, dtype=torch.float64) / size
-    angles = torch.outer(torch.arange(num_positions).double(), 10000.0**-exponents)
-    return torch.cat((angles.sin(), angles.cos()), -1)[:, :size].float()
-
-
-def _make_head(spec: Seq2SeqSpec, weights: Weights) -> Linear:
-    """From the decoder's output to logits; what is never said has a bias of minus infinity."""
-    weight = weights.get("lm_head.weight", _embedding_weight(weights, "decoder"))
-    bias = weights.get("lm_head.bias", weight.new_zeros(len(weight))).flatten().clone()
-    banned = [token_id for token_id in spec.banned_ids if 0 <= token_id < len(bias)]
-    bias[banned] = float("-inf")
-    return make_linear(weight, bias if bool(bias.any()) else None)

@@ -25,21 +25,24 @@ async def live() -> dict[str, str]:
 @health_router.get("/health")
 @health_router.get("/ready")
 async def ready(services: ServicesDep) -> JSONBytes:
-    """200 when requests are served; else 503 with the stage and the progress of loading."""
+    """200 when requests are served; else 503 with the stage and the progress of loading.
+
+    A model that is loaded later, or was unloaded, does not count.
+    """
     if services.runs.is_draining:
         return _not_ready({"status": "draining"})
     if services.runs.log.is_failing:  # more is said in the server's own log: it may name hosts
         return _not_ready({"status": "store_failed", "error": str(StoreFailed())})
     for model in services.models.models:
-        if not model.is_ready:
+        if model.is_expected and not model.is_ready:
             status = model.engine.status()
             return _not_ready(
                 {
-                    "status": status.state,
+                    "status": model.state,
                     "model": model.names[0],
                     "stage": status.stage,
                     "progress": round(status.progress, 3),
-                    "error": status.error,
+                    "error": model.error or status.error,
                 }
             )
     return JSONBytes({"status": "ready"})

@@ -23,23 +23,35 @@ constexpr int kQueries = 3;
 constexpr int kTileVectors = 2;
 #endif
 
-// The sequences of a step. Row `first_rows[s] + i` is the token at `starts[s] + i` of sequence s.
+// The sequences of a step, and the keys they see. Row `first_rows[s] + i` is the token at
+// `starts[s] + i` of sequence s.
 struct Sequences {
   int64_t count;
   const int64_t* first_rows;  // [count + 1]
   const int64_t* starts;      // [count]
+  const int64_t* lengths;     // [count]: all rows see so many keys; null: each those up to itself
   const int32_t* blocks;      // [count, max_blocks]
   int64_t max_blocks;
 };
 
+// What is added to scores by how far a key is from its query (Raffel et al. 2020): for head h and a
+// key `d` places after the query, table[h * stride + origin + d]. Tiles of keys are read to their
+// ends, so after the last distance come as many floats as two tiles have keys.
+struct DistanceBias {
+  const float* table;  // or null
+  int64_t stride, origin;
+};
+
 // What attention of one layer reads and writes.
 struct Attention {
-  const float* qkv;  // [rows, (queries + 2 * kv) * dim]
-  float* out;        // [rows, queries * dim]
+  const float* queries;  // [rows, query_floats], of which the first queries * dim are read
+  int64_t query_floats;
+  float* out;  // [rows, queries * dim]
   Heads heads;
   const Cache& cache;
-  float scale, softcap;  // scores x become softcap * tanh(x / softcap), unless that is 0
-  int64_t window;        // 0 sees all
+  float scale, softcap;
+  DistanceBias bias;
+  int64_t window;  // 0 sees all
 
   // Where the tile of keys starts that the token at `position` reads first.
   int64_t first_key(int64_t position) const {
@@ -52,12 +64,30 @@ struct Attention {
 struct Task {
   const int32_t* blocks;
   int64_t row, start, tokens, kv_head;
+  int64_t length;  // keys that all rows see, or negative: each sees those up to itself
+
+  // Keys that any row sees.
+  int64_t end() const { return length < 0 ? start + tokens : length; }
+
+  // The last key that a row sees.
+  int64_t last_seen(int64_t r, int64_t group) const {
+    return length < 0 ? start + r / group : length - 1;
+  }
 
   // The query, or the place for what comes out, of a row.
   int64_t offset_of(int64_t r, int64_t group, int64_t row_floats, int64_t dim) const {
     return (row + r / group) * row_floats + (kv_head * group + r % group) * dim;
   }
 };
+
+// What happens to a row's scores of the tile that starts at `key`.
+inline Shaping shaping_of(const Attention& attention, const Task& task, int64_t r, int64_t key) {
+  const DistanceBias& bias = attention.bias;
+  if (!bias.table) return {attention.softcap, nullptr};
+  const int64_t group = attention.heads.group();
+  const int64_t head = task.kv_head * group + r % group, position = task.start + r / group;
+  return {attention.softcap, bias.table + head * bias.stride + bias.origin + key - position};
+}
 
 // What every row of a task has gathered so far: sums over values, to be divided by its total.
 class Gathered {
@@ -112,7 +142,7 @@ class FloatTask {
 
   void run() {
     const Gathered gathered(attention_, task_, sums_, seen_);
-    const int64_t end = task_.start + task_.tokens;
+    const int64_t end = task_.end();
     for (int64_t key = attention_.first_key(task_.start); key < end; key += kTileKeys)
       for (int64_t first = 0; first < rows_; first += kQueries)
         with_rows(std::min<int64_t>(kQueries, rows_ - first), first, key, end);
@@ -123,15 +153,15 @@ class FloatTask {
   static void leave() {}
 
  private:
-  int64_t position_of(int64_t r) const { return task_.start + r / heads_.group(); }
+  int64_t last_seen(int64_t r) const { return task_.last_seen(r, heads_.group()); }
 
   // Micro-kernels read their rows' queries dimension by dimension.
   void pack_queries() {
     for (int64_t r = 0; r < rows_; ++r) {
       const int64_t tile = r / kQueries * kQueries;
       const int64_t height = std::min<int64_t>(kQueries, rows_ - tile);
-      const float* query =
-          attention_.qkv + task_.offset_of(r, heads_.group(), heads_.row_floats(), heads_.dim);
+      const float* query = attention_.queries + task_.offset_of(r, heads_.group(),
+                                                                attention_.query_floats, heads_.dim);
       float* out = queries_ + tile * heads_.dim + (r - tile);
       for (int64_t d = 0; d < heads_.dim; ++d) out[d * height] = query[d] * attention_.scale;
     }
@@ -140,7 +170,7 @@ class FloatTask {
   template <int R = kQueries>
   void with_rows(int64_t rows, int64_t first, int64_t key, int64_t end) {
     if (rows == R) {
-      if (position_of(first + R - 1) >= key) attend<R>(first, key, end);
+      if (last_seen(first + R - 1) >= key) attend<R>(first, key, end);
     } else if constexpr (R > 1) {
       with_rows<R - 1>(rows, first, key, end);
     }
@@ -162,8 +192,9 @@ class FloatTask {
       }
     }
     for (int r = 0; r < R; ++r)
-      corrections_[r] = soften(weights_ + r * kTileKeys, num_blocks, attention_.softcap,
-                               Sight(position_of(first + r), attention_.window, key),
+      corrections_[r] = soften(weights_ + r * kTileKeys, num_blocks,
+                               shaping_of(attention_, task_, first + r, key),
+                               Sight(last_seen(first + r), attention_.window, key),
                                seen_[first + r]);
     const int64_t count = std::min<int64_t>(kTileKeys, end - key);
     for (int64_t d = 0; d < heads_.dim; d += kTileVectors * kLanes) {
@@ -251,7 +282,8 @@ void attend(const Attention& attention, const Sequences& sequences) {
       const Task task = {sequences.blocks + s * sequences.max_blocks, row,
                          sequences.starts[s] + offset,
                          std::min(tokens_per_task, sequences.first_rows[s + 1] - row),
-                         (index - firsts[s]) % heads.kv};
+                         (index - firsts[s]) % heads.kv,
+                         sequences.lengths ? sequences.lengths[s] : -1};
       Kernel(attention, task, scratch).run();
     }
     Kernel::leave();

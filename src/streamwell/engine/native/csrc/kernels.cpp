@@ -4,8 +4,8 @@
 // there is one pool of threads.
 #include <sched.h>
 
-#include "decoder.h"
 #include "pack.h"
+#include "stack.h"
 
 using namespace streamwell;
 
@@ -42,9 +42,10 @@ void sw_pack(int32_t kind, const void* source, int32_t source_kind, int64_t n, i
 
 int64_t sw_workspace_bytes(int64_t rows, int64_t k) { return workspace_bytes(rows, k); }
 
-void sw_linear(const Linear* linear, const float* x, int64_t rows, float* y, int32_t epilogue,
-               void* workspace) {
-  multiply(*linear, x, rows, y, static_cast<Epilogue>(epilogue), static_cast<uint8_t*>(workspace));
+void sw_linear(const Linear* linear, const float* x, int64_t rows, float* y, int32_t form,
+               int32_t activation, void* workspace) {
+  const Epilogue epilogue = {static_cast<Form>(form), static_cast<Activation>(activation)};
+  multiply(*linear, x, rows, y, epilogue, static_cast<uint8_t*>(workspace));
 }
 
 void sw_unpack_rows(const Linear* linear, const int64_t* rows, int64_t count, float* out) {
@@ -62,6 +63,12 @@ void sw_pin_threads(const int32_t* processors, int32_t count) {
   }
 }
 
-void sw_forward(const Decoder* decoder, const Batch* batch) { forward(*decoder, *batch); }
+// The logits of a step.
+void sw_decode(const Stack* decoder, const Batch* batch) { decode(*decoder, *batch); }
+
+// Inputs through an encoder: what a decoder's blocks see of them goes into their caches.
+void sw_encode(const Stack* encoder, const Stack* decoder, const Batch* batch) {
+  encode(*encoder, *decoder, *batch);
+}
 
 }

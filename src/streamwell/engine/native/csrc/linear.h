@@ -6,24 +6,21 @@
 
 #include <omp.h>
 
+#include "activation.h"
 #include "schemes.h"
 #include "tiles.h"
 
 namespace streamwell {
 
-enum Epilogue : int32_t { kStore = 0, kAccumulate = 1, kGatedSilu = 2, kGatedGelu = 3 };
+// What becomes of a result: it is stored, added to what is there, or gates the one beside it.
+enum Form : int32_t { kStore = 0, kAccumulate = 1, kGate = 2 };
 
-// What a gate makes of its input: SiLU, or the approximation of GELU by tanh (Hendrycks and Gimpel
-// 2016), which is the same with another argument of the logistic function.
-inline F32 activate(F32 gate, Epilogue epilogue) {
-  F32 inner = gate;
-  if (epilogue == kGatedGelu) {
-    const F32 square = mul(gate, gate);
-    const F32 cubic = fma(mul(square, broadcast(0.044715f)), gate, gate);
-    inner = mul(cubic, broadcast(1.5957691216f));  // twice the root of 2 / pi
-  }
-  return div(gate, add(broadcast(1.0f), exp(sub(zero(), inner))));
-}
+struct Epilogue {
+  Form form;
+  Activation activation;  // of what is stored, or of the gate
+};
+
+constexpr Epilogue kPlain = {kStore, kNone}, kAdd = {kAccumulate, kNone};
 
 // How rows are cut into tiles: as few as possible, of nearly equal height.
 struct Tiles {
@@ -173,28 +170,25 @@ class Multiplication {
       const int64_t first = column + side * kLanes;
       values[side] = Scheme::finish(sums[side], linear_, first, row_scales_[row]);
       if (linear_.bias) values[side] = add(values[side], load(linear_.bias + first));
-      if (epilogue_ == kAccumulate) values[side] = mul(values[side], broadcast(linear_.factor));
+      if (is_added()) values[side] = mul(values[side], broadcast(linear_.factor));
     }
-    if (epilogue_ >= kGatedSilu) {
-      const F32 gated = mul(activate(values[0], epilogue_), values[1]);
+    if (epilogue_.form == kGate) {
+      const F32 gated = mul(activate(values[0], epilogue_.activation), values[1]);
       write(y_ + row * (linear_.n / 2) + column / 2, gated, kLanes);
       return;
     }
     for (int side = 0; side < 2; ++side) {
       const int64_t first = column + side * kLanes;
-      write(y_ + row * linear_.n + first, values[side], linear_.n - first);
+      const F32 value = activate(values[side], epilogue_.activation);
+      write(y_ + row * linear_.n + first, value, linear_.n - first);
     }
   }
 
   void write(float* y, F32 value, int64_t room) {
-    if (room >= kLanes) {
-      store(y, epilogue_ == kAccumulate ? add(load(y), value) : value);
-      return;
-    }
-    float lanes[kLanes];
-    store(lanes, value);
-    for (int64_t i = 0; i < room; ++i) y[i] = epilogue_ == kAccumulate ? y[i] + lanes[i] : lanes[i];
+    store_some(y, is_added() ? add(load_some(y, room), value) : value, room);
   }
+
+  bool is_added() const { return epilogue_.form == kAccumulate; }
 
   const Linear& linear_;
   const float* x_;

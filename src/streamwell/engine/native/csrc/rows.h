@@ -25,26 +25,44 @@ struct Heads {
   int64_t group() const { return queries / kv; }
 };
 
-// Root mean square norm (Zhang and Sennrich 2019) of `size` floats.
-inline void normalize(const float* x, const float* weight, int64_t size, float eps, float* y) {
-  F32 squares = zero();
-  for (int64_t i = 0; i < size; i += kLanes) {
-    const F32 values = load_some(x + i, size - i);
-    squares = fma(values, values, squares);
-  }
-  const float mean = sum(squares) / static_cast<float>(size);
-  const F32 factor = broadcast(1.0f / std::sqrt(mean + eps));
-  int64_t i = 0;
-  for (; i + kLanes <= size; i += kLanes)
-    store(y + i, mul(mul(load(x + i), factor), load(weight + i)));
-  for (; i < size; ++i) y[i] = x[i] * (1.0f / std::sqrt(mean + eps)) * weight[i];
+// Root mean square norm (Zhang and Sennrich 2019), or with biases layer norm (Ba et al. 2016); without
+// weights there is none.
+struct Norm {
+  const float *weight, *bias;
+  explicit operator bool() const { return weight; }
+};
+
+inline float mean_of(const float* x, int64_t size) {
+  F32 total = zero();
+  for (int64_t i = 0; i < size; i += kLanes) total = add(total, load_some(x + i, size - i));
+  return sum(total) / static_cast<float>(size);
 }
 
-inline void normalize_rows(const float* x, const float* weight, int64_t rows, int64_t size,
-                           float eps, float* y) {
+// Of `size` floats; `y` may be `x`.
+inline void normalize(const float* x, Norm norm, int64_t size, float eps, float* y) {
+  const F32 mean = broadcast(norm.bias ? mean_of(x, size) : 0.0f);
+  F32 squares = zero();
+  for (int64_t i = 0; i < size; i += kLanes) {
+    F32 values = sub(load_some(x + i, size - i), mean);
+    if (size - i < kLanes) values = first_lanes(static_cast<int>(size - i), values, zero());
+    squares = fma(values, values, squares);
+  }
+  const F32 factor =
+      broadcast(1.0f / std::sqrt(sum(squares) / static_cast<float>(size) + eps));
+  for (int64_t i = 0; i < size; i += kLanes) {
+    const int64_t count = size - i;
+    F32 values = mul(sub(load_some(x + i, count), mean), factor);
+    values = mul(values, load_some(norm.weight + i, count));
+    if (norm.bias) values = add(values, load_some(norm.bias + i, count));
+    store_some(y + i, values, count);
+  }
+}
+
+inline void normalize_rows(const float* x, Norm norm, int64_t rows, int64_t size, float eps,
+                           float* y) {
 #pragma omp parallel for if (rows >= kRowsWorthThreads)
   for (int64_t row = 0; row < rows; ++row)
-    normalize(x + row * size, weight, size, eps, y + row * size);
+    normalize(x + row * size, norm, size, eps, y + row * size);
 }
 
 // Rotary position embedding (Su et al. 2021), first and second halves of a head as pairs.
@@ -89,10 +107,10 @@ inline void add_rows(const float* rows, int64_t size, float* sums) {
 
 // What becomes of queries and keys between projection and attention.
 struct Placing {
-  const float *query_norm, *key_norm;  // or null
-  int64_t norm_width;                  // of a query norm: that of a head, or of all
+  Norm query_norm, key_norm;
+  int64_t norm_width;  // of a query norm: that of a head, or of all
   float eps;
-  const float *cosines, *sines;  // [positions, head_dim / 2]
+  const float *cosines, *sines;  // [positions, head_dim / 2], or null
 };
 
 inline void normalize_heads(float* queries, const Placing& placing, Heads heads) {
@@ -109,8 +127,8 @@ inline void normalize_heads(float* queries, const Placing& placing, Heads heads)
   normalize(keys, placing.key_norm, heads.kv * heads.dim, placing.eps, keys);
 }
 
-// Queries, keys and values of each row as the projection left them, in place: norms where the model
-// has them, rotation, and keys and values into the cache.
+// Queries, keys and values of each row as the projection left them, in place: norms and rotation
+// where the model has them, and keys and values into the cache.
 template <class CacheKind>
 void place_rows(float* qkv, const Placing& placing, const int64_t* positions, const int64_t* slots,
                 int64_t rows, Heads heads, const Cache& cache) {
@@ -122,7 +140,7 @@ void place_rows(float* qkv, const Placing& placing, const int64_t* positions, co
     float* queries = qkv + row * heads.row_floats();
     float* keys = queries + heads.queries * heads.dim;
     if (placing.query_norm) normalize_heads(queries, placing, heads);
-    for (int64_t h = 0; h < heads.queries + heads.kv; ++h)
+    for (int64_t h = 0; placing.cosines && h < heads.queries + heads.kv; ++h)
       rotate(queries + h * heads.dim, placing.cosines + positions[row] * half,
              placing.sines + positions[row] * half, heads.dim);
     CacheKind::write(keys, keys + heads.kv * heads.dim, slots[row], heads, cache);

@@ -204,6 +204,13 @@ inline F32 load_some(const float* p, int64_t count) {
   return load(lanes);
 }
 
+inline void store_some(float* p, F32 v, int64_t count) {
+  if (count >= kLanes) return store(p, v);
+  float lanes[kLanes];
+  store(lanes, v);
+  for (int64_t i = 0; i < count; ++i) p[i] = lanes[i];
+}
+
 // e^x to about one unit in the last place; Cody-Waite reduction and a polynomial of degree 6.
 inline F32 exp(F32 x) {
   x = min(max(x, broadcast(-87.3f)), broadcast(88.3f));

@@ -23,9 +23,9 @@ struct Seen {
 struct Sight {
   int64_t hidden, visible;
 
-  // `window` 0 sees all; the tile starts at `key`.
-  Sight(int64_t position, int64_t window, int64_t key)
-      : hidden(window ? position + 1 - window - key : 0), visible(position + 1 - key) {}
+  // `last` is the last key it sees of all, `window` 0 sees all before; the tile starts at `key`.
+  Sight(int64_t last, int64_t window, int64_t key)
+      : hidden(window ? last + 1 - window - key : 0), visible(last + 1 - key) {}
 
   // Block b of the row's keys, with `other` where the row does not see them.
   F32 only_seen(F32 values, F32 other, int64_t b) const {
@@ -46,15 +46,22 @@ inline F32 capped(F32 score, float cap) {
   return fma(score, zero(), mul(tanh, broadcast(cap)));
 }
 
+// What happens to scores x before softmax.
+struct Shaping {
+  float softcap;      // they become softcap * tanh(x / softcap), unless that is 0
+  const float* bias;  // added to those of a tile, or null
+};
+
 // Scores of a row become weights in place; keys it must not see get none. Returns what earlier sums
 // of the row are to be multiplied by.
-inline float soften(float* weights, int64_t num_blocks, float softcap, Sight sight, Seen& seen) {
+inline float soften(float* weights, int64_t num_blocks, Shaping shaping, Sight sight, Seen& seen) {
   const F32 nothing = broadcast(-std::numeric_limits<float>::infinity());
   const bool sees_all = sight.visible >= num_blocks * kLanes && sight.hidden <= 0;
   F32 scores[kTileBlocks], peak = nothing;
   for (int64_t b = 0; b < num_blocks; ++b) {
     scores[b] = load(weights + b * kLanes);
-    if (softcap != 0.0f) scores[b] = capped(scores[b], softcap);
+    if (shaping.softcap != 0.0f) scores[b] = capped(scores[b], shaping.softcap);
+    if (shaping.bias) scores[b] = add(scores[b], load(shaping.bias + b * kLanes));
     if (!sees_all) scores[b] = sight.only_seen(scores[b], nothing, b);
     peak = max(peak, scores[b]);
   }

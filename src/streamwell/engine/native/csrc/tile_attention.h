@@ -79,11 +79,11 @@ class TileTask {
 
   void run() {
     const Gathered gathered(attention_, task_, sums_, seen_);
-    const int64_t end = task_.start + task_.tokens;
+    const int64_t end = task_.end();
     for (int64_t key = attention_.first_key(task_.start); key < end; key += kTileKeys)
       for (int64_t first = 0; first < rows_; first += kTileRows) {
         const int64_t count = std::min<int64_t>(kTileRows, rows_ - first);
-        if (position_of(first + count - 1) >= key) attend(first, count, key, end);
+        if (last_seen(first + count - 1) >= key) attend(first, count, key, end);
       }
     gathered.write();
   }
@@ -91,14 +91,14 @@ class TileTask {
   static void leave() { release_tiles(); }
 
  private:
-  int64_t position_of(int64_t r) const { return task_.start + r / heads_.group(); }
+  int64_t last_seen(int64_t r) const { return task_.last_seen(r, heads_.group()); }
 
   // 32 dimensions of sixteen rows lie together.
   void pack_queries() {
     const F32 scale = broadcast(attention_.scale);
     for (int64_t r = 0; r < rows_; ++r) {
-      const float* query =
-          attention_.qkv + task_.offset_of(r, heads_.group(), heads_.row_floats(), heads_.dim);
+      const float* query = attention_.queries + task_.offset_of(r, heads_.group(),
+                                                                attention_.query_floats, heads_.dim);
       uint16_t* out = queries_ + r / kTileRows * kTileRows * key_dim_ + r % kTileRows * 32;
       for (int64_t d = 0; d < key_dim_; d += kLanes) {
         const F32 values = d < heads_.dim ? mul(load(query + d), scale) : zero();
@@ -155,8 +155,9 @@ class TileTask {
 
   void soften_row(int64_t row, int64_t r, int64_t key, int64_t num_blocks) {
     float* scores = scores_ + r * kTileKeys;
-    const Sight sight(position_of(row), attention_.window, key);
-    const float correction = soften(scores, num_blocks, attention_.softcap, sight, seen_[row]);
+    const Sight sight(last_seen(row), attention_.window, key);
+    const Shaping shaping = shaping_of(attention_, task_, row, key);
+    const float correction = soften(scores, num_blocks, shaping, sight, seen_[row]);
     for (int64_t b = 0; b < num_blocks; ++b)
       PairCache::store_pairs(weights_ + r * kTileKeys + b * kLanes, load(scores + b * kLanes));
     if (correction == 1.0f) return;

@@ -1,0 +1,121 @@
+"""Reads the tensors of a GGUF file, under the names and in the layouts of Transformers.
+
+Rounded ones are turned back into floats by the `gguf` package of llama.cpp, some rows at a time;
+the others are read from the file when they are used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from streamwell.core.errors import LoadError
+from streamwell.models.gguf_architectures import INNER, OUTER, Architecture, architecture_of
+from streamwell.models.gguf_header import Value, read_gguf
+from streamwell.models.safetensors_header import TensorInfo
+
+_PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_TENSOR = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
+#: Belong to the config.
+_FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+#: Elements that are turned back into floats at once: keeps what is beside them small.
+_CHUNK = 1 << 22
+_MAX_EXPERTS = 4096
+
+
+def read_gguf_weights(
+    file: Path, dtype: torch.dtype, progress: Callable[[float], None]
+) -> dict[str, torch.Tensor]:
+    """All tensors by Transformers' names; those that are rounded in the file as `dtype`.
+
+    Raises:
+        LoadError: a tensor is not known, or the package to read it is not installed.
+    """
+    header = read_gguf(file)
+    architecture = architecture_of(header.metadata)
+    if architecture is None:
+        raise LoadError(f"{file} is of an architecture that is not known")
+    content = np.memmap(file, dtype=np.uint8, mode="c")  # torch wants what could be written to
+    heads = _heads(header.metadata)
+    weights: dict[str, torch.Tensor] = {}
+    for done, (name, info) in enumerate(header.tensors.items(), start=1):
+        if name not in _FACTORS:
+            tensor = _read(content[info.begin : info.end], info, dtype)
+            for new_name, part in _renamed(file, name, tensor, architecture):
+                weights[new_name] = _undone(new_name, part, architecture, heads)
+        progress(done / len(header.tensors))
+    return weights
+
+
+def _read(raw: npt.NDArray[np.uint8], info: TensorInfo, dtype: torch.dtype) -> torch.Tensor:
+    if info.dtype in _PLAIN:
+        return torch.from_numpy(raw).view(_PLAIN[info.dtype]).view(info.shape)
+    try:
+        from gguf import GGMLQuantizationType
+        from gguf.quants import dequantize
+    except ImportError as error:
+        raise LoadError(
+            f"GGUF files of the type {info.dtype} need a package: pip install 'streamwell[gguf]'"
+        ) from error
+    kind = GGMLQuantizationType[info.dtype]
+    tensor = torch.empty(info.shape, dtype=dtype)
+    rows = tensor.view(-1, info.shape[-1])
+    blocks = raw.reshape(len(rows), -1)
+    step = max(1, _CHUNK // info.shape[-1])
+    for start in range(0, len(rows), step):
+        chunk = dequantize(blocks[start : start + step], kind)
+        rows[start : start + step] = torch.from_numpy(chunk)
+    return tensor
+
+
+def _renamed(
+    file: Path, name: str, tensor: torch.Tensor, architecture: Architecture
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Transformers' name; experts come one by one."""
+    outer, _, kind = name.rpartition(".")
+    if outer in OUTER:
+        yield f"{OUTER[outer]}.{kind}", tensor
+        return
+    match = _TENSOR.fullmatch(name)
+    leaf = match and (architecture.names.get(match[2]) or INNER.get(match[2]))
+    if not match or not leaf:
+        raise LoadError(f"{file} has a tensor {name!r:.80}, which is not understood")
+    full = f"model.layers.{match[1]}.{leaf}.{match[3]}"
+    if "{}" in full:
+        if tensor.dim() != 3 or len(tensor) > _MAX_EXPERTS:
+            raise LoadError(f"{file} has experts in an impossible shape: {tuple(tensor.shape)}")
+        for expert, part in enumerate(tensor):
+            yield full.format(expert), part
+    elif leaf == "mlp.shared_expert_gate":
+        yield full, tensor.view(1, -1)
+    else:
+        yield full, tensor
+
+
+def _undone(
+    name: str, tensor: torch.Tensor, architecture: Architecture, heads: tuple[int, int]
+) -> torch.Tensor:
+    """What llama.cpp's converter did to a tensor, undone."""
+    if architecture.adds_one and name.endswith("norm.weight"):
+        return (tensor.float() - 1).to(tensor.dtype)
+    is_query = ".self_attn.q_proj." in name
+    if not architecture.is_paired or not (is_query or ".self_attn.k_proj." in name):
+        return tensor
+    # pairs of rows that turn together stand side by side: they go into both halves of a head
+    pairs = tensor.view(heads[0] if is_query else heads[1], -1, 2, *tensor.shape[1:])
+    return pairs.transpose(1, 2).reshape(tensor.shape)
+
+
+def _heads(metadata: Mapping[str, Value]) -> tuple[int, int]:
+    """How many heads of queries and of keys there are."""
+    prefix = f"{metadata['general.architecture']}.attention"
+    num_heads = metadata[f"{prefix}.head_count"]
+    num_kv_heads = metadata.get(f"{prefix}.head_count_kv", num_heads)
+    if type(num_heads) is not int or type(num_kv_heads) is not int:
+        raise TypeError("the numbers of heads are no numbers")
+    return num_heads, num_kv_heads

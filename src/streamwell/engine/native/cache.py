@@ -1,0 +1,43 @@
+"""How the helper's caches are laid out: see `csrc/rows.h` and `csrc/tile_attention.h`."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import torch
+
+from streamwell.engine.native.batch import BLOCK_SIZE
+
+#: Keys and values of one layer.
+LayerCache = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+
+
+class CacheShape:
+    """The cache of one layer: pairs of bfloat16 where the helper multiplies them, else floats."""
+
+    def __init__(
+        self, library: ctypes.CDLL, dtype: torch.dtype, num_heads: int, head_dim: int
+    ) -> None:
+        """`num_heads` are those of keys and values, `dtype` is what layers multiply in."""
+        pair_key_dim = library.sw_pair_key_dim(head_dim) if dtype is torch.bfloat16 else 0
+        self.has_pairs = pair_key_dim > 0
+        self._stored = np.dtype(np.uint16 if self.has_pairs else np.float32)
+        #: Numbers per position: those of keys may be padded.
+        self._key_width = num_heads * (pair_key_dim or head_dim)
+        self._value_width = num_heads * head_dim
+
+    @property
+    def bytes_per_token(self) -> int:
+        """What the layer takes per token."""
+        return (self._key_width + self._value_width) * self._stored.itemsize
+
+    def allocate(self, num_blocks: int) -> LayerCache:
+        """So many blocks, and block 0, which belongs to nobody."""
+        positions = (num_blocks + 1) * BLOCK_SIZE
+        # numpy's zeros are untouched pages: memory is used as blocks are
+        return (
+            np.zeros(positions * self._key_width, self._stored),
+            np.zeros(positions * self._value_width, self._stored),
+        )

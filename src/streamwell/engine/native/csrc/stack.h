@@ -1,0 +1,174 @@
+// A whole forward pass of a decoder or an encoder: the blocks one after another, in place.
+#pragma once
+
+#include "linear.h"
+#include "tile_attention.h"
+
+namespace streamwell {
+
+// The norms of a part of a block: of what it reads, of what it gives, and of what that is added to.
+struct Norms {
+  Norm input, output, sum;
+};
+
+struct Layer {
+  Linear qkv, out, up, down;  // `up` has the gate beside it, if there is one
+  Norms attention, feed_forward;
+  Norm query_norm, key_norm;
+  const float *cosines, *sines;  // [positions, head_dim / 2], or null
+  DistanceBias bias;
+  Cache cache;
+  int64_t window;  // 0 sees all
+  // Attention to an encoder's output; without weights there is none.
+  Linear cross_query, cross_key_value, cross_out;
+  Norms cross;
+};
+
+struct Stack {
+  const Layer* layers;
+  int64_t num_layers, hidden_size;
+  Heads heads;
+  int64_t norm_width;  // of norms of queries: that of a head, or of all
+  float eps, scale, softcap;
+  Norm embedding_norm, final_norm;
+  Linear head;  // an encoder has none
+  Epilogue activation;
+  int32_t is_parallel;     // the feed-forward layer reads what attention reads
+  int32_t has_pair_cache;  // `tile_attention.h`
+};
+
+// One step. Buffers hold as many rows as the step has.
+struct Batch {
+  int64_t rows;
+  const int64_t* positions;    // [rows]
+  const int64_t* slots;        // [rows]: where keys and values go
+  const int64_t* cross_slots;  // [rows] of an encoder: where a decoder's go
+  Sequences sequences;         // of an encoder with lengths: all rows of an input see it all
+  Sequences cross;             // the inputs that a decoder's rows see
+  int64_t num_outputs;
+  const int64_t* outputs;  // [num_outputs]: rows whose logits are wanted
+  float* x;                // [rows, hidden_size]: embeddings, overwritten
+  float* normed;           // [rows, hidden_size]
+  float* qkv;              // [rows, (queries + 2 * kv) * head_dim], and a decoder's keys and values
+  float* attended;         // [rows, queries * head_dim]
+  float* inner;            // [rows, intermediate_size]
+  float* logits;           // [num_outputs, vocab_size]
+  uint8_t* workspace;
+};
+
+// What a part of a block reads of the residual stream.
+inline const float* read_rows(const Stack& stack, Norm norm, const Batch& batch) {
+  if (!norm) return batch.x;
+  normalize_rows(batch.x, norm, batch.rows, stack.hidden_size, stack.eps, batch.normed);
+  return batch.normed;
+}
+
+// Adds what a part of a block gives to the residual stream.
+inline void add_output(const Stack& stack, const Linear& linear, const float* rows,
+                       const Norms& norms, const Batch& batch) {
+  const int64_t size = stack.hidden_size;
+  if (norms.output) {
+    multiply(linear, rows, batch.rows, batch.normed, kPlain, batch.workspace);
+    normalize_rows(batch.normed, norms.output, batch.rows, size, stack.eps, batch.normed);
+    add_rows(batch.normed, batch.rows * size, batch.x);
+  } else {
+    multiply(linear, rows, batch.rows, batch.x, kAdd, batch.workspace);
+  }
+  if (norms.sum) normalize_rows(batch.x, norms.sum, batch.rows, size, stack.eps, batch.x);
+}
+
+// Into `attended`.
+template <class Kernel>
+void attend_to_itself(const Stack& stack, const Layer& layer, const Batch& batch) {
+  const float* input = read_rows(stack, layer.attention.input, batch);
+  multiply(layer.qkv, input, batch.rows, batch.qkv, kPlain, batch.workspace);
+  place_rows<typename Kernel::CacheKind>(
+      batch.qkv,
+      {layer.query_norm, layer.key_norm, stack.norm_width, stack.eps, layer.cosines, layer.sines},
+      batch.positions, batch.slots, batch.rows, stack.heads, layer.cache);
+  attend<Kernel>({batch.qkv, stack.heads.row_floats(), batch.attended, stack.heads, layer.cache,
+                  stack.scale, stack.softcap, layer.bias, layer.window},
+                 batch.sequences);
+}
+
+template <class Kernel>
+void attend_to_input(const Stack& stack, const Layer& layer, const Batch& batch) {
+  const float* input = read_rows(stack, layer.cross.input, batch);
+  multiply(layer.cross_query, input, batch.rows, batch.qkv, kPlain, batch.workspace);
+  const int64_t query_floats = stack.heads.queries * stack.heads.dim;
+  attend<Kernel>({batch.qkv, query_floats, batch.attended, stack.heads, layer.cache, stack.scale,
+                  stack.softcap, {}, 0},
+                 batch.cross);
+}
+
+// The first half of the feed-forward layer.
+inline void widen_rows(const Stack& stack, const Layer& layer, const Batch& batch) {
+  const float* input = read_rows(stack, layer.feed_forward.input, batch);
+  multiply(layer.up, input, batch.rows, batch.inner, stack.activation, batch.workspace);
+}
+
+template <class Kernel>
+void run_layer(const Stack& stack, const Layer& layer, const Batch& batch) {
+  attend_to_itself<Kernel>(stack, layer, batch);
+  if (stack.is_parallel) widen_rows(stack, layer, batch);
+  add_output(stack, layer.out, batch.attended, layer.attention, batch);
+  if (layer.cross_query.weights) {
+    attend_to_input<Kernel>(stack, layer, batch);
+    add_output(stack, layer.cross_out, batch.attended, layer.cross, batch);
+  }
+  if (!stack.is_parallel) widen_rows(stack, layer, batch);
+  add_output(stack, layer.down, batch.inner, layer.feed_forward, batch);
+}
+
+template <class Kernel>
+void run_layers(const Stack& stack, const Batch& batch) {
+  if (stack.embedding_norm)
+    normalize_rows(batch.x, stack.embedding_norm, batch.rows, stack.hidden_size, stack.eps, batch.x);
+  for (int64_t i = 0; i < stack.num_layers; ++i) run_layer<Kernel>(stack, stack.layers[i], batch);
+}
+
+// What a decoder's blocks see of an encoder's output, which is in `x`.
+template <class Kernel>
+void remember(const Stack& decoder, const float* encoded, const Batch& batch) {
+  const Heads heads = {0, decoder.heads.kv, decoder.heads.dim};
+  for (int64_t i = 0; i < decoder.num_layers; ++i) {
+    const Layer& layer = decoder.layers[i];
+    multiply(layer.cross_key_value, encoded, batch.rows, batch.qkv, kPlain, batch.workspace);
+    place_rows<typename Kernel::CacheKind>(batch.qkv, {}, batch.positions, batch.cross_slots,
+                                           batch.rows, heads, layer.cache);
+  }
+}
+
+template <class Kernel>
+void encode(const Stack& encoder, const Stack& decoder, const Batch& batch) {
+  run_layers<Kernel>(encoder, batch);
+  remember<Kernel>(decoder, read_rows(encoder, encoder.final_norm, batch), batch);
+}
+
+inline void encode(const Stack& encoder, const Stack& decoder, const Batch& batch) {
+#if defined(__AMX_TILE__)
+  if (encoder.has_pair_cache) return encode<TileTask>(encoder, decoder, batch);
+#endif
+  encode<FloatTask>(encoder, decoder, batch);
+}
+
+inline void decode(const Stack& stack, const Batch& batch) {
+#if defined(__AMX_TILE__)
+  if (stack.has_pair_cache) run_layers<TileTask>(stack, batch);
+#endif
+  if (!stack.has_pair_cache) run_layers<FloatTask>(stack, batch);
+  const int64_t size = stack.hidden_size;
+  for (int64_t i = 0; i < batch.num_outputs; ++i) {
+    const float* row = batch.x + batch.outputs[i] * size;
+    float* out = batch.normed + i * size;
+    if (stack.final_norm) {
+      normalize(row, stack.final_norm, size, stack.eps, out);
+    } else {
+      std::memcpy(out, row, size * 4);
+    }
+  }
+  if (batch.num_outputs)
+    multiply(stack.head, batch.normed, batch.num_outputs, batch.logits, kPlain, batch.workspace);
+}
+
+}  // namespace streamwell

@@ -1,0 +1,204 @@
+"""Writes the `config.json` and `generation_config.json` that a GGUF file stands for.
+
+Nothing is guessed, and nothing left out: a key that is not understood could change the model, as
+rotary scalings do, which Transformers' own reading of such files leaves aside.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from streamwell.core.errors import LoadError
+from streamwell.models.gguf_architectures import (
+    ARCHITECTURES,
+    FIELDS,
+    Architecture,
+    architecture_of,
+)
+from streamwell.models.gguf_header import GgufHeader
+from streamwell.models.safetensors_header import TensorInfo
+
+#: Says nothing of how the model computes.
+_HARMLESS = frozenset({"rope.scaling.finetuned", "tensor_data_layout", "vocab_size"})
+#: What all of these architectures do anyway: true, softmax, and dense models without experts.
+_USUAL = {
+    ("attention.causal", True),
+    ("expert_gating_func", 1),
+    ("expert_count", 0),
+    ("expert_used_count", 0),
+}
+#: Layers of the largest Gemma 2 and 3, whose attention has another scale; no key says so.
+_LARGEST_GEMMA = {"gemma2": 46, "gemma3_text": 62}
+#: Tokens that end an answer, as llama.cpp takes them, beside the one that the file calls so.
+_ENDS = frozenset(
+    {"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>"}
+)
+#: One for each head of queries; and models of experts alone.
+_OPTIONAL = ("attention.head_count_kv", "feed_forward_length")
+_CONTROL = 3
+_MAX_FACTORS = 4096
+
+
+def config_of(file: Path, header: GgufHeader) -> dict[str, Any]:
+    """What `config.json` would say.
+
+    Raises:
+        LoadError: the architecture is not known, or something is missing or not understood.
+    """
+    metadata = header.metadata
+    name = str(metadata.get("general.architecture", ""))
+    if int(_number(metadata.get("split.count", 1))) > 1:
+        raise LoadError(
+            f"{file} is one part of several: merge them with `llama-gguf-split --merge`"
+        )
+    embedding = header.tensors.get("token_embd.weight")
+    if not name or embedding is None:
+        raise LoadError(f"{file} holds no language model: it has no architecture or no embeddings")
+    keys = _Keys(file, name, metadata)
+    architecture = architecture_of(metadata)
+    if architecture is None:
+        known = ", ".join(sorted(ARCHITECTURES.keys() - {"mixtral"}))
+        raise LoadError(
+            f"{file} is of the architecture {name!r:.40}; as GGUF files {known} are served. Use "
+            "the same model as safetensors"
+        )
+    config = {
+        "model_type": architecture.model_type,
+        **architecture.constants,
+        "vocab_size": embedding.shape[0],
+        "tie_word_embeddings": "output.weight" not in header.tensors,
+        "dtype": dtype_of(header),
+        **{f: keys.take(key) for key, f in FIELDS.items() if keys.has(key) or key not in _OPTIONAL},
+        **{field: keys.take(key) for key, field in architecture.fields.items() if keys.has(key)},
+    }
+    config |= _attention(architecture, keys, config)
+    config |= _rope(file, architecture, keys, config, header)
+    keys.require_none_left()
+    return config
+
+
+def generation_config_of(header: GgufHeader) -> dict[str, Any]:
+    """What `generation_config.json` would say: which tokens end an answer."""
+    metadata = header.metadata
+    ids = [metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
+    tokens, types = (
+        metadata.get(f"tokenizer.ggml.{name}", ()) for name in ("tokens", "token_type")
+    )
+    if isinstance(tokens, tuple) and isinstance(types, tuple):
+        pairs = enumerate(zip(tokens, types, strict=False))
+        ids += [i for i, (token, kind) in pairs if kind == _CONTROL and token in _ENDS]
+    return {"eos_token_id": sorted({i for i in ids if type(i) is int})}
+
+
+def dtype_of(header: GgufHeader) -> str:
+    """What the numbers are computed in where nothing else is asked for."""
+    is_single = all(tensor.dtype == "F32" for tensor in header.tensors.values())
+    return "float32" if is_single else "bfloat16"
+
+
+class _Keys:
+    """The values of an architecture; each is taken once."""
+
+    def __init__(self, file: Path, name: str, metadata: Mapping[str, Any]) -> None:
+        self.file, self.name = file, name
+        prefix = f"{name}."
+        self.values = {
+            k.removeprefix(prefix): v for k, v in metadata.items() if k.startswith(prefix)
+        }
+
+    def has(self, key: str) -> bool:
+        return key in self.values
+
+    def take(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 - as the file has it
+        value = self.values.pop(key, default)
+        if value is None or isinstance(value, tuple | bool):
+            raise LoadError(f"{self.file}: {self.name}.{key} is missing, or no number or text")
+        return value
+
+    def require_none_left(self) -> None:
+        left = sorted({k for k, v in self.values.items() if (k, v) not in _USUAL} - _HARMLESS)
+        if left:
+            raise LoadError(
+                f"{self.file} says {self.name}.{left[0]}, which is not understood; without it the "
+                "model would be another. Use the same model as safetensors"
+            )
+
+
+def _attention(
+    architecture: Architecture, keys: _Keys, config: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The size of heads, and what Gemma does with it."""
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    if type(hidden) is not int or type(heads) is not int or heads < 1:
+        raise LoadError(f"{keys.file}: embedding_length or attention.head_count is no size")
+    head_dim = keys.take("attention.key_length", hidden // heads)
+    if keys.take("attention.value_length", head_dim) != head_dim:
+        raise LoadError(f"{keys.file} has keys and values of different lengths")
+    fields: dict[str, Any] = {"head_dim": head_dim}
+    fields["num_key_value_heads"] = config.get("num_key_value_heads", heads)
+    if architecture.model_type in _LARGEST_GEMMA:
+        is_largest = config.get("num_hidden_layers") == _LARGEST_GEMMA[architecture.model_type]
+        fields["query_pre_attn_scalar"] = hidden // heads if is_largest else head_dim
+    if config.get("sliding_window") == 0:
+        fields["sliding_window"] = None
+    return fields
+
+
+def _rope(
+    file: Path,
+    architecture: Architecture,
+    keys: _Keys,
+    config: Mapping[str, Any],
+    header: GgufHeader,
+) -> dict[str, Any]:
+    """Rotary embeddings, scaled in one of four ways or not at all."""
+    fields: dict[str, Any] = {"rope_theta": keys.take("rope.freq_base", 10_000.0)}
+    head_dim = config["head_dim"]
+    dim = keys.take("rope.dimension_count", head_dim)
+    if dim != head_dim:
+        if not architecture.turns_partly or type(dim) is not int or not 0 < dim < head_dim:
+            raise LoadError(f"{file}: {dim} elements of a head turn, and not all {head_dim}")
+        fields["partial_rotary_factor"] = dim / head_dim
+    kind = keys.take("rope.scaling.type", "none")
+    factor = keys.take("rope.scaling.factor", 1.0)
+    factor = keys.take("rope.scale_linear", factor)
+    original = keys.take("rope.scaling.original_context_length", config["max_position_embeddings"])
+    attention_factor = keys.take("rope.scaling.attn_factor", 1.0)
+    short = _factors(file, header.tensors.get("rope_factors_short.weight"))
+    freqs = _factors(file, header.tensors.get("rope_freqs.weight"))
+    if short or freqs:
+        long = _factors(file, header.tensors.get("rope_factors_long.weight"))
+        fields["original_max_position_embeddings"] = original
+        fields["rope_scaling"] = {
+            "rope_type": "longrope",
+            "short_factor": short or freqs,
+            "long_factor": long or freqs,
+            "attention_factor": attention_factor,
+        }
+        if freqs:  # Llama 3.1 and later: the same factors for every position
+            fields["original_max_position_embeddings"] = config["max_position_embeddings"]
+    elif kind == "linear" or (kind == "none" and factor != 1):
+        fields["rope_scaling"] = {"rope_type": "linear", "factor": factor}
+    elif kind != "none":
+        raise LoadError(f"{file}: rotary embeddings with scaling {kind!r} are not known here")
+    return fields
+
+
+def _factors(file: Path, tensor: TensorInfo | None) -> list[float]:
+    """The numbers of a small tensor, which belong in a config."""
+    if tensor is None:
+        return []
+    if tensor.dtype != "F32" or tensor.num_elements > _MAX_FACTORS:
+        raise LoadError(f"{file} has factors of rotary embeddings in an odd type or number")
+    with file.open("rb") as stream:
+        stream.seek(tensor.begin)
+        return list(
+            struct.unpack(f"<{tensor.num_elements}f", stream.read(tensor.end - tensor.begin))
+        )
+
+
+def _number(value: object) -> float:
+    return value if isinstance(value, int | float) else 0

@@ -1,0 +1,111 @@
+"""A folder in the Hugging Face layout for a GGUF file, which has all of it in one.
+
+What is small is written out once, in the user's cache; the weights are a link to the file. So all
+else sees a model folder like any other. The tokenizer is made by who needs it first
+(`text.gguf_tokenizer`), for that takes more than the standard library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from streamwell.core.errors import LoadError
+from streamwell.models.gguf_config import config_of, generation_config_of
+from streamwell.models.gguf_header import read_gguf
+
+#: What the weights are called in such a folder.
+WEIGHTS = "model.gguf"
+#: Goes into the names of the folders: changes with what is written into them.
+_VERSION = "1"
+_SPECIAL = {
+    "bos_token": "bos_token_id",
+    "eos_token": "eos_token_id",
+    "unk_token": "unknown_token_id",
+    "pad_token": "padding_token_id",
+}
+
+
+def cache_dir() -> Path:
+    """Where these folders are kept: the platform's place for what can be made again."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "streamwell" / "gguf"
+
+
+def only_gguf(folder: Path) -> Path | None:
+    """The GGUF file of a folder that has no other weights; `None` for other folders, and for ours.
+
+    Raises:
+        FileNotFoundError: there are several.
+    """
+    if folder.parent == cache_dir() or any(folder.glob("*.safetensors")):
+        return None
+    files = sorted(folder.glob("*.gguf"))
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files[:8])
+        raise FileNotFoundError(
+            f"{folder} has {len(files)} GGUF files; give the path of one: {names}"
+        )
+    return files[0] if files else None
+
+
+def folder_of_gguf(file: Path) -> Path:
+    """The folder for a GGUF file; written if it is not there yet.
+
+    Raises:
+        LoadError: the file is damaged or cannot be served, or the cache cannot be written.
+    """
+    file = file.absolute()
+    header = read_gguf(file)
+    key = hashlib.sha256(f"{_VERSION}\n{file}\n{header.digest}".encode()).hexdigest()
+    folder = cache_dir() / key[:32]
+    if folder.is_dir():
+        return folder
+    contents: dict[str, Mapping[str, Any]] = {
+        "config.json": config_of(file, header),
+        "generation_config.json": generation_config_of(header),
+        "tokenizer_config.json": tokenizer_config_of(header.metadata),
+    }
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="new-") as base:
+            new = Path(base) / "folder"
+            new.mkdir()
+            for name, content in contents.items():
+                (new / name).write_text(json.dumps(content, indent=1), encoding="utf-8")
+            (new / WEIGHTS).symlink_to(file)
+            _move(new, folder)
+    except OSError as error:
+        raise LoadError(f"cannot write {folder}: {error.strerror}") from error
+    return folder
+
+
+def _move(new: Path, folder: Path) -> None:
+    try:
+        new.rename(folder)
+    except OSError:
+        if not folder.is_dir():  # else another server was faster
+            raise
+
+
+def tokenizer_config_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Special tokens and the chat template, as `tokenizer_config.json` has them."""
+    tokens = metadata.get("tokenizer.ggml.tokens", ())
+    config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    for name, key in _SPECIAL.items():
+        token_id = metadata.get(f"tokenizer.ggml.{key}")
+        if type(token_id) is int and 0 <= token_id < len(tokens):
+            config[name] = tokens[token_id]
+    # llama.cpp begins with this token in vocabularies of SentencePiece that do not say
+    is_sentencepiece = metadata.get("tokenizer.ggml.model") == "llama"
+    config["add_bos_token"] = bool(metadata.get("tokenizer.ggml.add_bos_token", is_sentencepiece))
+    config["add_eos_token"] = bool(metadata.get("tokenizer.ggml.add_eos_token", False))
+    template = metadata.get("tokenizer.chat_template")
+    if isinstance(template, str):
+        config["chat_template"] = template
+    return config

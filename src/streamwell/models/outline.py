@@ -1,0 +1,79 @@
+"""What can be said of a model folder without loading it: its family, its context, its size on disk.
+
+Cheap enough for a list of models: a small file is read, and files are asked for their sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streamwell.models.small_files import check_sizes, read_object
+from streamwell.models.weights import is_gguf, read_headers, weight_files
+
+#: What families call the positions they were trained on.
+_POSITIONS = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_sequence_length",
+    "seq_length",
+    "n_ctx",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A model that need not be loaded."""
+
+    #: The `model_type` of its config, e.g. `llama`; empty if it has none.
+    family: str
+    #: Positions in tokens; `None` if the config is silent, as T5's is.
+    context: int | None
+
+
+def describe_folder(path: Path) -> Outline:
+    """What the `config.json` of a model folder says, its text model's where it has several.
+
+    Raises:
+        LoadError: there is no such file, or it is no config.
+    """
+    check_sizes(path)
+    config = read_object(path / "config.json")
+    inner = config.get("text_config")
+    family = config.get("model_type")
+    return Outline(
+        family if isinstance(family, str) else "",
+        _context(inner if isinstance(inner, dict) else config),
+    )
+
+
+def size_on_disk(path: Path) -> int:
+    """Bytes of the weights that would be loaded from a folder; their types are not looked at.
+
+    Raises:
+        LoadError: there are none.
+        OSError: one of the files is missing.
+    """
+    return sum(file.stat().st_size for file in weight_files(path))
+
+
+def size_in_memory(path: Path) -> int:
+    """Bytes of the same once they are loaded, at two a number where a GGUF file has less.
+
+    Reads the header of such a file, which takes up to a second; else it is the size on disk.
+
+    Raises:
+        LoadError: there are none.
+        OSError: one of the files is missing.
+    """
+    if not is_gguf(path):
+        return size_on_disk(path)
+    tensors = read_headers(path).values()
+    return sum(max(tensor.end - tensor.begin, 2 * tensor.num_elements) for tensor in tensors)
+
+
+def _context(config: Mapping[str, Any]) -> int | None:
+    sizes = (config.get(name) for name in _POSITIONS)
+    return next((size for size in sizes if type(size) is int and size > 0), None)

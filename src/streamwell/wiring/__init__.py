@@ -1,0 +1,125 @@
+"""The composition root: the only place that names concrete classes together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from starlette.types import ASGIApp
+
+from streamwell import __version__
+from streamwell.engine.launch import EngineProcess
+from streamwell.models import catalog
+from streamwell.server.app import create_app
+from streamwell.server.deps import Services, UnknownFields
+from streamwell.server.keys import KeyRing
+from streamwell.service.admission import Admission
+from streamwell.service.conversations import Conversations
+from streamwell.service.models import ModelTable, Served
+from streamwell.service.run_log import RunLog
+from streamwell.service.runs import RunService
+from streamwell.settings import Settings, default_data_dir
+from streamwell.store.choose import make_store
+from streamwell.telemetry import Metrics
+from streamwell.wiring.chores import load_all, recover, sweep, unload_idle
+from streamwell.wiring.models import ModelMaker, adapter_of, engine_stats
+
+log = structlog.get_logger()
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """A server, wired but not started."""
+
+    asgi: ASGIApp
+    services: Services
+    #: Those that are loaded at the start.
+    models: tuple[Served, ...]
+    run_log: RunLog
+    settings: Settings
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Open the log and load the models in the background; close both in the end.
+
+        Yields the task that loads; it raises `LoadError` when one of them cannot be served.
+
+        Raises:
+            StoreFailed: the log cannot be opened.
+        """
+        loading = asyncio.create_task(load_all(self.models), name="load models")
+        models, idle_s = self.services.models, self.settings.idle_unload_s
+        chores: list[asyncio.Task[None]] = []
+        try:
+            await self.run_log.open()
+            await self.services.runs.recover()
+            chores = [
+                asyncio.create_task(sweep(self.run_log, self.settings), name="retention"),
+                asyncio.create_task(recover(self.services.runs), name="recovery"),
+                asyncio.create_task(unload_idle(models, idle_s), name="idle models"),
+            ]
+            yield loading
+        finally:
+            for task in (loading, *chores):
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            await asyncio.gather(*(model.stop() for model in models.models))
+            await self.run_log.close()
+
+
+def build(
+    settings: Settings, folders: Mapping[str, Path], first: EngineProcess | None
+) -> Application:
+    """Wire a server for model folders by their names; nothing is loaded or opened yet.
+
+    `first` is an engine process that has been launched already.
+    """
+    if settings.trust_remote_code:
+        log.warning("code in model folders may be run, with all the rights of this server")
+    make = ModelMaker(settings, first)
+    models_at_start = [
+        make.model(settings.served_model_name or (name,), path, is_at_start=True)
+        for name, path in folders.items()
+    ]
+    base = models_at_start[0]
+    adapters = [
+        adapter_of(name, base, path, is_at_start=True) for name, path in settings.adapters.items()
+    ]
+    at_start: tuple[Served, ...] = (*models_at_start, *adapters)
+    table = ModelTable(at_start, lambda name: make.find(name, base))
+    for name in catalog.names(settings.models_dir) if settings.models_dir else ():
+        table.add_unless_taken(name)
+    metrics = Metrics(__version__, lambda: engine_stats(table))
+    data_dir = settings.data_dir or default_data_dir()
+    store = make_store(settings.durability, data_dir, settings.database_url)
+    run_log = RunLog(store)
+    admission = Admission(settings.max_num_seqs + settings.max_queue)
+    runs = RunService(table, run_log, admission, metrics, grace_s=settings.resume_grace_s)
+    services = Services(
+        models=table,
+        runs=runs,
+        conversations=Conversations(store, runs),
+        metrics=metrics,
+        keys=KeyRing(settings.api_key, settings.admin_key),
+        unknown_fields=UnknownFields(),
+        ping_s=settings.sse_ping_s,
+        version=__version__,
+    )
+
+    return Application(
+        asgi=create_app(
+            services,
+            max_body_bytes=settings.max_body_mib * _MIB,
+            allowed_hosts=settings.allowed_hosts if settings.checks_hosts else None,
+        ),
+        services=services,
+        models=at_start,
+        run_log=run_log,
+        settings=settings,
+    )

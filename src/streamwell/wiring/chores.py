@@ -1,0 +1,69 @@
+"""What a server does beside answering: load, unload, recover, clean up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+
+import structlog
+
+from streamwell.core.errors import StoreFailed
+from streamwell.service.models import ModelTable, Served
+from streamwell.service.run_log import RunLog
+from streamwell.service.runs import RunService
+from streamwell.service.served_model import ServedModel
+from streamwell.settings import Settings
+
+log = structlog.get_logger()
+
+_MIB = 1 << 20
+_RETENTION_SWEEP_S = 60.0
+_RECOVERY_S = 2.0
+#: An idle model is noticed this much later at most, in seconds.
+_IDLE_CHECK_S = 1.0
+
+
+async def load_all(models: Sequence[Served]) -> None:
+    """One after the other, since each takes all cores."""
+    for model in models:
+        await asyncio.shield(model.load())
+
+
+async def unload_idle(models: ModelTable, idle_s: float) -> None:
+    """Unload what nobody has used for so long; 0 is for ever."""
+    while idle_s:
+        await asyncio.sleep(min(idle_s, _IDLE_CHECK_S))
+        for model in models.models:
+            if isinstance(model, ServedModel):  # adapters go with theirs
+                await model.unload_if_idle(idle_s)
+
+
+async def recover(runs: RunService) -> None:
+    """Go on with what nobody drives: another server has gone, or the store had failed us."""
+    while True:
+        await asyncio.sleep(_RECOVERY_S)
+        if not runs.is_draining:
+            with contextlib.suppress(StoreFailed):
+                await runs.recover()
+
+
+async def sweep(run_log: RunLog, settings: Settings) -> None:
+    """Delete ended runs that are too old or too many, and fold the others, now and then."""
+    while True:
+        now_s = time.time()
+        try:
+            deleted = await run_log.delete_old(
+                ended_before_s=now_s - 3600 * settings.retention_h,
+                unstored_before_s=now_s - settings.resume_grace_s,
+                stored_before_s=now_s - 3600 * settings.retention_stored_h,
+            )
+            deleted += await run_log.delete_oldest(max_bytes=settings.retention_mib * _MIB)
+            # not sooner: those who may still resume a run read it from a place on
+            folded = await run_log.fold(ended_before_s=now_s - settings.resume_grace_s)
+        except StoreFailed as error:
+            log.warning("old runs could not be deleted or folded", error=str(error))
+        else:
+            log.debug("old runs deleted and folded", num_deleted=deleted, num_folded=folded)
+        await asyncio.sleep(_RETENTION_SWEEP_S)

@@ -1,0 +1,96 @@
+"""Makes models and adapters of folders."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+from streamwell.core.errors import LoadError
+from streamwell.core.types import EngineStats
+from streamwell.engine.launch import EngineProcess
+from streamwell.models import catalog
+from streamwell.models.memory import check_fits
+from streamwell.models.outline import describe_folder, size_in_memory, size_on_disk
+from streamwell.models.resolve import default_sampling
+from streamwell.service.models import ModelTable, Served
+from streamwell.service.served_adapter import ServedAdapter
+from streamwell.service.served_model import ModelFacts, ServedModel
+from streamwell.settings import Settings
+from streamwell.text.prompt import PromptEncoder
+from streamwell.wiring.engines import make_engine
+
+_MIB = 1 << 20
+
+
+class ModelMaker:
+    """Makes models of folders: those given at the start, and those that may be loaded later."""
+
+    def __init__(self, settings: Settings, first: EngineProcess | None) -> None:
+        self._settings = settings
+        self._first = first
+        self._draft = settings.speculative_model
+        self._turn = asyncio.Lock()
+
+    def model(self, names: tuple[str, ...], path: Path, *, is_at_start: bool) -> ServedModel:
+        """A model that is not loaded yet."""
+        settings, facts = self._settings, _facts(path)
+        first, self._first = self._first, None
+        draft, self._draft = self._draft, None
+
+        def load_encoder() -> PromptEncoder:
+            return PromptEncoder.load(path, trust_remote_code=settings.trust_remote_code)
+
+        return ServedModel(
+            names,
+            make_engine(settings, path, first, draft),
+            load_encoder,
+            default_sampling(path),
+            facts=facts,
+            is_at_start=is_at_start,
+            turn=self._turn,
+            check_memory=lambda: _check_memory(settings, path),
+        )
+
+    def find(self, name: str, base: ServedModel) -> Served | None:
+        """A model in the folder of models, or an adapter there, which is taken to be of `base`."""
+        models_dir = self._settings.models_dir
+        path = catalog.find(models_dir, name) if models_dir else None
+        if path is None:
+            return None
+        if catalog.is_adapter(path):
+            return adapter_of(name, base, path, is_at_start=False)
+        return self.model((name,), path, is_at_start=False)
+
+
+def _check_memory(settings: Settings, path: Path) -> None:
+    """Raises `NotEnoughMemory`; of a damaged folder the engine will say more."""
+    if settings.check_memory and settings.engine != "scripted":
+        with contextlib.suppress(OSError):
+            kv_cache_bytes = _MIB * (settings.kv_cache_mib or 0)
+            check_fits(size_in_memory(path), settings.quantization, kv_cache_bytes)
+
+
+def adapter_of(name: str, base: ServedModel, path: Path, *, is_at_start: bool) -> ServedAdapter:
+    facts = ModelFacts(path=str(path), size_bytes=catalog.adapter_size(path))
+    return ServedAdapter(name, base, facts, is_at_start=is_at_start)
+
+
+def engine_stats(models: ModelTable) -> dict[str, EngineStats]:
+    """By the names of models; adapters have no engines of their own."""
+    with_engines = [model for model in models.models if isinstance(model, ServedModel)]
+    return {model.names[0]: model.engine.stats() for model in with_engines}
+
+
+def _facts(path: Path) -> ModelFacts:
+    """What a folder says of itself; if it is damaged, nothing: its load will tell why."""
+    try:
+        outline, size_bytes = describe_folder(path), size_on_disk(path)
+    except (LoadError, OSError):
+        return ModelFacts(path=str(path))
+    return ModelFacts(
+        path=str(path),
+        family=outline.family,
+        size_bytes=size_bytes,
+        context_length=outline.context,
+    )

@@ -1,0 +1,86 @@
+"""GGUF files give the tokens of the model that they were made from, or are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from engine_rig import EngineRig, load_model, make_requests, reference_tokens, tokens_of
+from tiny_gguf import write_gguf
+from tiny_models import CONFIGS, VOCAB_SIZE, build_config
+from transformers import AutoModelForCausalLM
+
+from streamwell.core.types import GenerateRequest
+from streamwell.models.resolve import resolve
+
+pytestmark = pytest.mark.slow
+
+#: What no key of the format can say has the value that llama.cpp takes.
+CHANGES: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "llama-biases-tied": {},
+    "llama3-rope": {},
+    "llama-linear-rope": {},
+    "qwen2": {},
+    "qwen3-tied": {},
+    "qwen2-moe": {
+        "mlp_only_layers": [],
+        "use_sliding_window": False,
+        "sliding_window": None,
+        "layer_types": ["full_attention"] * 3,
+        "norm_topk_prob": False,
+    },
+    "qwen3-moe": {"decoder_sparse_step": 1},
+    "mixtral": {},
+    "gemma": {},
+    "gemma2": {"query_pre_attn_scalar": 16},
+    "gemma3": {
+        "query_pre_attn_scalar": 16,
+        "num_hidden_layers": 6,
+        "layer_types": ["sliding_attention"] * 5 + ["full_attention"],
+    },
+    "phi3-window": {},
+    "phi3-longrope": {},
+    "granite": {},
+    "smollm3": {},
+}
+
+
+def build_changed(name: str, folder: Path, **changes: object) -> Path:
+    config = CONFIGS[name]()
+    for field, value in (CHANGES[name] | changes).items():
+        setattr(config, field, value)
+    return build_config(config, folder)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def serve(file: Path, requests: list[GenerateRequest], **options: Any) -> dict[str, list[int]]:  # noqa: ANN401
+    model = load_model(resolve(str(file)), **options)
+    return {key: out.token_ids for key, out in EngineRig(model).serve(requests).items()}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_tokens_are_those_of_the_model_that_was_converted(tmp_path: Path, name: str) -> None:
+    """Config and weights of every architecture come through llama.cpp's form of them unchanged."""
+    folder = build_changed(name, tmp_path / "model")
+    requests = make_requests(VOCAB_SIZE)[:8]
+
+    tokens = serve(write_gguf(folder, tmp_path / "model.gguf"), requests)
+
+    assert reference_tokens(folder, requests) == tokens
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0"])
+def test_tokens_are_those_of_transformers_with_the_same_file(tmp_path: Path, kind: str) -> None:
+    """Rounded weights are turned back into the floats that they stand for."""
+    file = write_gguf(build_changed("llama", tmp_path / "model"), tmp_path / "tiny.gguf", kind)
+    requests = make_requests(VOCAB_SIZE)[:8]
+    model = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=file.name, dtype=torch.float32)
+
+    assert tokens_of(model.eval(), requests) == serve(file, requests)

@@ -1,0 +1,188 @@
+"""Whole models on the native helper, in every instruction set, and each row for itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_models
+import tiny_seq2seq
+import torch
+from engine_rig import load_model
+from safetensors.torch import load_file, save_file
+
+from streamwell.core.types import SamplingParams
+from streamwell.engine.model_runner import Model
+from streamwell.engine.native import library
+from streamwell.engine.native.batch import BLOCK_SIZE
+from streamwell.engine.native.decoder import NativeDecoder
+from streamwell.engine.seq2seq.native_model import NativeSeq2Seq
+from streamwell.engine.sequence import Chunk, Sequence
+
+pytestmark = pytest.mark.slow
+
+#: Between them, all parts of the helper.
+DECODERS = ["gemma2", "gpt-neox", "gpt2", "olmo2"]
+ENCODER_DECODERS = ["bart", "flan-t5"]
+#: Around those of blocks and tiles.
+LENGTHS, INPUT_LENGTHS = (1, 41, 17, 64, 30), (5, 64, 16, 1, 33)
+#: Blocks of each sequence, and of its input.
+NUM_BLOCKS = 4
+
+
+def build(name: str, folder: Path) -> Path:
+    """A tiny model of either kind; a rounding does not turn its attention to another token."""
+    if name not in tiny_seq2seq.CONFIGS:
+        return tiny_models.build(name, folder)
+    path = tiny_seq2seq.build(name, folder) / "model.safetensors"
+    weights = load_file(path)
+    for key, weight in weights.items():
+        if key.endswith(("ttention.q.weight", "_attn.q_proj.weight")):
+            weight /= 4
+    save_file(weights, path, {"format": "pt"})
+    return folder
+
+
+def make_sequences(name: str) -> list[Sequence]:
+    """Each in cache blocks of its own."""
+    generator = torch.Generator().manual_seed(3)
+    sequences = []
+    for i, (length, input_length) in enumerate(zip(LENGTHS, INPUT_LENGTHS, strict=True)):
+        ids = torch.randint(3, 299, (128,), generator=generator).tolist()
+        is_decoder = name not in tiny_seq2seq.CONFIGS
+        sequence = Sequence(
+            str(i),
+            ids[:length],
+            SamplingParams(max_tokens=1),
+            encoder_ids=() if is_decoder else tuple(ids[-input_length:]),
+        )
+        own, cross = 1 + NUM_BLOCKS * i, 1 + NUM_BLOCKS * (len(LENGTHS) + i)
+        sequence.block_ids = list(range(own, own + NUM_BLOCKS))
+        sequence.cross_block_ids = list(range(cross, cross + NUM_BLOCKS))
+        sequences.append(sequence)
+    return sequences
+
+
+def native_model(folder: Path, dtype: str = "float32", quantization: str = "none") -> Model:
+    """Skips where the processor does not multiply in this dtype."""
+    best = library.best()
+    if dtype == "bfloat16" and not (best and best.sw_has_bfloat16()):
+        pytest.skip("this processor does not multiply bfloat16")
+    return load_model(folder, "native", quantization, dtype=dtype).runner.model
+
+
+@torch.inference_mode()
+def last_logits(model: Model, chunks: list[Chunk]) -> torch.Tensor:
+    """Of the last token of each chunk."""
+    ends = torch.tensor([chunk.num_tokens for chunk in chunks]).cumsum(0) - 1
+    return model.forward(chunks, ends.tolist()).clone()
+
+
+def whole(sequence: Sequence) -> Chunk:
+    return Chunk(sequence, 0, sequence.num_tokens)
+
+
+@pytest.mark.parametrize("name", [*DECODERS, *ENCODER_DECODERS])
+def test_every_instruction_set_runs_every_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Logits are those of PyTorch; in bfloat16, where a variant has it, near to them."""
+    folder = build(name, tmp_path)
+    chunks = [whole(sequence) for sequence in make_sequences(name)]
+    reference = load_model(folder, "torch", block_size=BLOCK_SIZE).runner.model
+    expected = last_logits(reference, chunks)
+    for variant in library.instruction_sets():
+        helper = library.load(variant)
+        assert helper is not None, "the helper is not compiled"
+        monkeypatch.setattr(library, "best", lambda it=helper: it)
+
+        logits = last_logits(native_model(folder), chunks)
+
+        torch.testing.assert_close(logits, expected, rtol=1e-4, atol=2e-4)
+        if helper.sw_has_bfloat16():
+            rough = last_logits(native_model(folder, "bfloat16"), chunks)
+            assert torch.nn.functional.cosine_similarity(rough, expected).mean() > 0.998
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral-window", "qwen3-tied", "gpt-neox", "flan-t5"])
+@pytest.mark.parametrize(
+    ("dtype", "quantization"),
+    [("float32", "none"), ("float32", "int8"), ("float32", "int4"), ("bfloat16", "none")],
+)
+def test_a_token_does_not_depend_on_batch_or_chunks(
+    tmp_path: Path, name: str, dtype: str, quantization: str
+) -> None:
+    """Logits of the last token: the same bits alone, in chunks of any size, in a crowd."""
+    model = native_model(build(name, tmp_path), dtype, quantization)
+    sequences = make_sequences(name)
+
+    alone = torch.cat([last_logits(model, [whole(s)]) for s in sequences])
+    crowd = last_logits(model, [whole(s) for s in sequences])
+    assert torch.equal(alone, crowd)
+    for size in (1, 7, 16, 33):
+        for row, s in enumerate(sequences):
+            for start in range(0, s.num_tokens, size):
+                chunk = Chunk(s, start, min(size, s.num_tokens - start))
+                logits = last_logits(model, [chunk])
+            assert torch.equal(alone[row], logits[0])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "llama",
+        "llama-biases-tied",
+        "mistral-window",
+        "qwen3-tied",
+        "gemma2",
+        "olmo2",
+        "granite",
+        "gpt2",
+        "gpt-neox",
+        "t5",
+        "mbart",
+    ],
+)
+def test_a_model_in_bfloat16_is_near_the_one_in_float32(tmp_path: Path, name: str) -> None:
+    """Logits of a prompt, cut in two, differ by no more than roundings; stale blocks do no harm."""
+    folder = build(name, tmp_path)
+    sequence = make_sequences(name)[1]
+    sequence.block_ids = [3, 1, 2]
+    logits = []
+    for dtype in ("bfloat16", "float32"):
+        model = native_model(folder, dtype)
+        assert isinstance(model, NativeDecoder | NativeSeq2Seq)
+        for keys, values in model.cache:
+            keys.fill(0x7FC0 if dtype == "bfloat16" else np.nan)  # not numbers, in either
+            values.fill(0x7FC0 if dtype == "bfloat16" else np.nan)
+        with torch.inference_mode():
+            model.forward([Chunk(sequence, 0, 20)], [])
+            logits.append(model.forward([Chunk(sequence, 20, 21)], list(range(21))).clone())
+
+    cosines = torch.nn.functional.cosine_similarity(*logits)
+
+    assert cosines.mean() > 0.999
+
+
+@pytest.mark.parametrize("name", ENCODER_DECODERS)
+def test_an_input_that_is_not_finite_harms_no_other(tmp_path: Path, name: str) -> None:
+    """A token whose embedding is damaged poisons its own sequence, and what comes after it none."""
+    model = native_model(build(name, tmp_path))
+    assert isinstance(model, NativeSeq2Seq)
+    sequences = make_sequences(name)
+    expected = last_logits(model, [whole(s) for s in sequences])
+    embed = model._encoder.embed
+
+    def damaged(token_ids: np.ndarray, positions: np.ndarray, out: torch.Tensor) -> None:  # type: ignore[type-arg]
+        embed(token_ids, positions, out)
+        out[0] = torch.nan
+
+    model._encoder.embed = damaged  # type: ignore[assignment]
+    poisoned = last_logits(model, [whole(s) for s in sequences])
+    model._encoder.embed = embed
+    healed = last_logits(model, [whole(s) for s in sequences])
+
+    assert not poisoned[0].isfinite().any()
+    assert torch.equal(poisoned[1:], expected[1:])
+    assert torch.equal(healed, expected)

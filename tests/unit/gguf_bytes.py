@@ -1,0 +1,70 @@
+"""GGUF files byte by byte, also such as no program would write."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+UINT32, FLOAT32, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
+F32, F16, Q8_0 = 0, 1, 8
+
+Value = int | float | str | Sequence[str]
+
+
+def string(text: str | bytes) -> bytes:
+    content = text.encode() if isinstance(text, str) else text
+    return struct.pack("<Q", len(content)) + content
+
+
+def value(content: Value) -> bytes:
+    """A value behind the number of its type."""
+    if isinstance(content, str):
+        return struct.pack("<I", STRING) + string(content)
+    if isinstance(content, float):
+        return struct.pack("<If", FLOAT32, content)
+    if isinstance(content, int):
+        return struct.pack("<II", UINT32, content)
+    items = b"".join(map(string, content))
+    return struct.pack("<IIQ", ARRAY, STRING, len(content)) + items
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An entry of the table of tensors."""
+
+    name: str
+    #: The last dimension first.
+    sizes: tuple[int, ...]
+    kind: int = F32
+    offset: int = 0
+
+    def entry(self) -> bytes:
+        sizes = struct.pack(f"<I{len(self.sizes)}Q", len(self.sizes), *self.sizes)
+        return string(self.name) + sizes + struct.pack("<IQ", self.kind, self.offset)
+
+
+def gguf(
+    metadata: Mapping[str, Value | bytes],
+    tensors: Sequence[Tensor] = (),
+    data: bytes = b"",
+    *,
+    version: int = 3,
+    num_tensors: int | None = None,
+    num_pairs: int | None = None,
+    alignment: int = 32,
+) -> bytes:
+    """A file; values in bytes stand as they are, behind their keys."""
+    start = struct.pack(
+        "<4sIQQ",
+        b"GGUF",
+        version,
+        len(tensors) if num_tensors is None else num_tensors,
+        len(metadata) if num_pairs is None else num_pairs,
+    )
+    pairs = [
+        string(key) + (content if isinstance(content, bytes) else value(content))
+        for key, content in metadata.items()
+    ]
+    header = start + b"".join(pairs) + b"".join(tensor.entry() for tensor in tensors)
+    return header + bytes(-len(header) % alignment) + data

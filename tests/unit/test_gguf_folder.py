@@ -1,0 +1,195 @@
+"""The folder that a GGUF file gets: what is in it, that it is made once, and what gets none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gguf_bytes import Tensor, Value, gguf
+
+from streamwell.core.errors import LoadError
+from streamwell.models.gguf_folder import cache_dir
+from streamwell.models.outline import Outline, describe_folder, size_in_memory, size_on_disk
+from streamwell.models.resolve import resolve
+from streamwell.models.weights import is_gguf, read_headers
+
+LLAMA: dict[str, Value] = {
+    "general.architecture": "llama",
+    "llama.context_length": 256,
+    "llama.block_count": 1,
+    "llama.embedding_length": 8,
+    "llama.feed_forward_length": 16,
+    "llama.attention.head_count": 2,
+    "llama.attention.layer_norm_rms_epsilon": 1e-5,
+    "tokenizer.ggml.model": "gpt2",
+    "tokenizer.ggml.tokens": ["a", "b", "<|im_end|>"],
+    "tokenizer.ggml.eos_token_id": 1,
+    "tokenizer.ggml.eot_token_id": 2,
+    "tokenizer.chat_template": "{{ messages }}",
+}
+EMBEDDING = Tensor("token_embd.weight", (8, 3))
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes a file with these values; what is `None` is left out."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def write_file(changes: dict[str, Any] | None = None, name: str = "models/a.gguf") -> Path:
+        metadata = {k: v for k, v in (LLAMA | (changes or {})).items() if v is not None}
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(gguf(metadata, [EMBEDDING], bytes(96)))
+        return file
+
+    return write_file
+
+
+def config_of(file: Path) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads((resolve(str(file)) / "config.json").read_text())
+    return config
+
+
+def test_it_has_what_a_model_folder_has(write: Write) -> None:
+    """Config, ends of answers, special tokens, template; the weights are the file itself."""
+    file = write()
+
+    folder = resolve(str(file))
+
+    assert cache_dir() == folder.parent
+    config = json.loads((folder / "config.json").read_text())
+    assert {
+        "model_type": "llama",
+        "hidden_act": "silu",
+        "vocab_size": 3,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+        "max_position_embeddings": 256,
+        "num_hidden_layers": 1,
+        "hidden_size": 8,
+        "intermediate_size": 16,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "head_dim": 4,
+        "rms_norm_eps": pytest.approx(1e-5),
+        "rope_theta": 10_000.0,
+    } == config
+    assert {"eos_token_id": [1, 2]} == json.loads((folder / "generation_config.json").read_text())
+    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
+    assert ("b", "{{ messages }}") == (tokenizer["eos_token"], tokenizer["chat_template"])
+    assert is_gguf(folder)
+    assert ["token_embd.weight"] == list(read_headers(folder))
+    assert file.stat().st_size == size_on_disk(folder)
+    assert 4 * 24 == size_in_memory(folder)
+    assert Outline("llama", 256) == describe_folder(folder)
+
+
+def test_it_is_made_once_for_each_file(write: Write) -> None:
+    """By its path and what it says: another file has another, a changed one too."""
+    first = resolve(str(write()))
+
+    assert first == resolve(str(write()))
+    assert first == resolve(str(first))
+    assert first != resolve(str(write(name="models/b.gguf")))
+    assert first != resolve(str(write({"llama.context_length": 512})))
+
+
+def test_a_folder_of_one_file_stands_for_it(write: Write) -> None:
+    """Of several one must be named; safetensors come first."""
+    file = write()
+    assert resolve(str(file)) == resolve(str(file.parent))
+
+    write(name="models/b.gguf")
+    with pytest.raises(FileNotFoundError, match=r"2 GGUF files; give the path of one: a.gguf, b"):
+        resolve(str(file.parent))
+
+    (file.parent / "model.safetensors").write_bytes(b"")
+    assert file.parent == resolve(str(file.parent))
+
+
+def test_local_models_have_no_revisions(write: Write) -> None:
+    """They are what lies there."""
+    for name in (str(write()), "brooklet"):
+        with pytest.raises(FileNotFoundError, match="has no revisions: leave out --revision"):
+            resolve(name, "main")
+
+
+def test_what_is_no_model_is_named(write: Write) -> None:
+    """A file of another kind, and one that is not there."""
+    other = write(name="models/a.txt")
+    other.write_text("Hello!")
+    with pytest.raises(LoadError, match=r"a.txt is no GGUF file"):
+        resolve(str(other))
+    with pytest.raises(FileNotFoundError, match="there is no folder or file /nowhere"):
+        resolve("/nowhere")
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"llama.rope.scaling.type": "none"}, {}),
+        (
+            {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0},
+            {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+        ),
+        (
+            {"llama.rope.scale_linear": 2.0},
+            {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+        ),
+        ({"llama.rope.freq_base": 5e5}, {"rope_theta": 5e5}),
+        ({"llama.attention.key_length": 16}, {"head_dim": 16}),
+        ({"llama.attention.head_count_kv": 1}, {"num_key_value_heads": 1}),
+        ({"llama.expert_count": 0, "llama.vocab_size": 3}, {"vocab_size": 3}),
+    ],
+)
+def test_keys_become_fields(
+    write: Write, changes: dict[str, Value], fields: dict[str, object]
+) -> None:
+    """And what says nothing of the model is left out."""
+    if "llama.attention.key_length" in changes:
+        changes |= {"llama.rope.dimension_count": 16}
+
+    config = config_of(write(changes))
+
+    assert fields.items() <= config.items()
+    assert ("rope_scaling" in fields) == ("rope_scaling" in config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"general.architecture": "mamba"}, "of the architecture 'mamba'; as GGUF files gemma"),
+        ({"general.architecture": None}, "holds no language model"),
+        ({"split.count": 3}, "one part of several: merge them"),
+        ({"llama.rope.scaling.type": "yarn"}, "scaling 'yarn' are not known"),
+        ({"llama.rope.dimension_count": 2}, "2 elements of a head turn, and not all 4"),
+        ({"llama.attention.value_length": 8}, "keys and values of different lengths"),
+        ({"llama.attention.max_alibi_bias": 8.0}, "says llama.attention.max_alibi_bias"),
+        ({"llama.embedding_length": None}, "llama.embedding_length is missing"),
+        ({"llama.attention.head_count": 0}, "attention.head_count is no size"),
+        ({"llama.attention.head_count": ["2", "4"]}, "attention.head_count is missing, or no"),
+        ({"llama.context_length": None}, "llama.context_length is missing"),
+    ],
+)
+def test_what_is_not_understood_is_refused(
+    write: Write, changes: dict[str, Any], says: str
+) -> None:
+    """It could change the model; nothing is left in the cache."""
+    with pytest.raises(LoadError, match=says):
+        resolve(str(write(changes)))
+    assert not cache_dir().exists()
+
+
+def test_a_cache_that_cannot_be_written_is_said(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its path."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+
+    with pytest.raises(LoadError, match=r"cannot write .*file/streamwell/gguf"):
+        resolve(str(write()))

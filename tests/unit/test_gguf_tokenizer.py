@@ -1,0 +1,149 @@
+"""The tokenizer of a GGUF file: as Transformers makes it, once, and nothing that could do harm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import structlog
+from transformers import PreTrainedTokenizerFast
+
+from streamwell.core.errors import LoadError
+from streamwell.core.types import Message
+from streamwell.models.resolve import resolve
+from streamwell.text.prompt import PromptEncoder
+
+pytestmark = pytest.mark.slow
+
+TEXTS = ["hello", " hello  world", "<s>he</s>llo", "héllo 12", "\n\n"]
+LETTERS = [*"helowrd", "he", "ll", "hell", "hello"]
+NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
+Make = Callable[..., Path]
+
+
+def sentencepiece() -> dict[str, Any]:
+    """A vocabulary as Llama 2 has it: scores instead of merges, and a token for each byte."""
+    words = ["▁", *LETTERS, "▁hello"]
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), *words]
+    types = [UNKNOWN, CONTROL, CONTROL, *[BYTE] * 256, *[NORMAL] * len(words)]
+    scores = [0.0] * 259 + [-float(i) for i in range(len(words))]
+    return {"model": "llama", "tokens": tokens, "token_type": types, "scores": scores}
+
+
+def bytes_bpe() -> dict[str, Any]:
+    """A vocabulary as GPT-2 has it: bytes in visible letters, and merges."""
+    letters = [chr(i) for i in (*range(33, 127), *range(161, 173), *range(174, 256))]
+    letters += [chr(256 + i) for i in range(256 - len(letters))]
+    tokens = ["<unk>", "<s>", "</s>", *letters, "he", "ll", "hell", "12"]
+    types = [CONTROL] * 3 + [NORMAL] * (len(tokens) - 3)
+    merges = ["h e", "l l", "he ll", "1 2"]
+    return {
+        "model": "gpt2",
+        "pre": "gpt-2",
+        "tokens": tokens,
+        "token_type": types,
+        "merges": merges,
+    }
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Writes a file with a vocabulary, and the least of a model."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def write(vocabulary: dict[str, Any]) -> Path:
+        file = tmp_path / "a.gguf"
+        writer = gguf.GGUFWriter(file, "llama")
+        writer.add_context_length(64)
+        writer.add_embedding_length(8)
+        writer.add_block_count(1)
+        writer.add_feed_forward_length(8)
+        writer.add_head_count(1)
+        writer.add_layer_norm_rms_eps(1e-5)
+        writer.add_tokenizer_model(vocabulary["model"])
+        writer.add_token_list(vocabulary["tokens"])
+        writer.add_token_types(vocabulary["token_type"])
+        writer.add_bos_token_id(1)
+        writer.add_eos_token_id(2)
+        writer.add_unk_token_id(0)
+        writer.add_chat_template("{{ messages[0]['content'] }}")
+        if "pre" in vocabulary:
+            writer.add_tokenizer_pre(vocabulary["pre"])
+        if "merges" in vocabulary:
+            writer.add_token_merges(vocabulary["merges"])
+        if "scores" in vocabulary:
+            writer.add_token_scores(vocabulary["scores"])
+        writer.add_tensor("token_embd.weight", np.zeros((2, 8), np.float32))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return file
+
+    return write
+
+
+@pytest.mark.parametrize("vocabulary", [sentencepiece, bytes_bpe])
+def test_texts_are_encoded_as_transformers_does(
+    make: Make, vocabulary: Callable[[], dict[str, Any]]
+) -> None:
+    """With the special tokens that the file wants around them; and decoded back."""
+    file = make(vocabulary())
+    reference = PreTrainedTokenizerFast.from_pretrained(file.parent, gguf_file=file.name)
+
+    encoder = PromptEncoder.load(resolve(str(file)))
+
+    for text in TEXTS:
+        ids = encoder.encode_text(text)
+        assert reference.encode(text) == ids
+        assert reference.decode(ids, skip_special_tokens=True) == encoder.decode(ids)
+    assert encoder.has_chat_template
+    assert encoder.encode_chat([Message("user", "hello")])
+
+
+def test_it_is_made_once(make: Make) -> None:
+    """The second time it is there."""
+    folder = resolve(str(make(bytes_bpe())))
+    PromptEncoder.load(folder)
+    (folder / "model.gguf").unlink()  # so that nothing could be made again
+
+    encoder = PromptEncoder.load(folder)
+
+    assert "hello" == encoder.decode(encoder.encode_text("hello"))
+
+
+def test_digits_stand_alone_where_they_should(make: Make) -> None:
+    """Transformers does not know the way of SmolLM, which llama.cpp does."""
+    encoder = PromptEncoder.load(resolve(str(make(bytes_bpe() | {"pre": "smollm"}))))
+
+    assert 2 == len(encoder.encode_text("12"))
+
+
+def test_an_unknown_way_is_warned_of(make: Make) -> None:
+    """It is taken for GPT-2's, as Transformers does; the log names it."""
+    with structlog.testing.capture_logs() as logs:
+        PromptEncoder.load(resolve(str(make(bytes_bpe() | {"pre": "nonesuch"}))))
+
+    assert [("nonesuch", "warning")] == [(entry["way"], entry["log_level"]) for entry in logs]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"model": "nonesuch"}, "no tokenizer can be made from .*nonesuch"),
+        ({"tokens": ["a", "a"], "token_type": [1, 1]}, "it has a token twice"),
+        ({"token_type": [1, 1]}, "it has 2 token_type for"),
+        ({"merges": ["zz zz"]}, "no tokenizer can be made from"),
+    ],
+)
+def test_what_makes_no_tokenizer_is_refused(make: Make, changes: dict[str, Any], says: str) -> None:
+    """With the reason; the folder has none then."""
+    folder = resolve(str(make(bytes_bpe() | changes)))
+
+    with pytest.raises(LoadError, match=says):
+        PromptEncoder.load(folder)
+    assert not (folder / "tokenizer.json").exists()
