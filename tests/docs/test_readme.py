@@ -134,7 +134,7 @@ def test_own_model_block(url: str) -> None:
     )
 
     assert 2 == refused.returncode
-    assert "there is no folder ./my-model" in refused.stderr
+    assert "there is no folder or file ./my-model" in refused.stderr
     assert "--max-model-len" in run_block(show_help, url, shell=["bash", "-c"])
 
 

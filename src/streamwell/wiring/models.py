@@ -49,7 +49,7 @@ class ModelMaker:
             facts=facts,
             is_at_start=is_at_start,
             turn=self._turn,
-            check_memory=lambda: _check_memory(settings, path),
+            check_memory=lambda: _check_memory(settings, path, draft),
         )
 
     def find(self, name: str, base: ServedModel) -> Served | None:
@@ -63,12 +63,12 @@ class ModelMaker:
         return self.model((name,), path, is_at_start=False)
 
 
-def _check_memory(settings: Settings, path: Path) -> None:
+def _check_memory(settings: Settings, path: Path, draft: str | None) -> None:
     """Raises `NotEnoughMemory`; of a damaged folder the engine will say more."""
     if settings.check_memory and settings.engine != "scripted":
         with contextlib.suppress(OSError):
-            kv_cache_bytes = _MIB * (settings.kv_cache_mib or 0)
-            check_fits(size_in_memory(path), settings.quantization, kv_cache_bytes)
+            weight_bytes = size_in_memory(path) + (size_in_memory(Path(draft)) if draft else 0)
+            check_fits(weight_bytes, settings.quantization, _MIB * (settings.kv_cache_mib or 0))
 
 
 def adapter_of(name: str, base: ServedModel, path: Path, *, is_at_start: bool) -> ServedAdapter:
