@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from pathlib import Path
 
 from streamwell.core.errors import LoadError
@@ -65,10 +64,13 @@ class ModelMaker:
 
 def _check_memory(settings: Settings, path: Path, draft: str | None) -> None:
     """Raises `NotEnoughMemory`; of a damaged folder the engine will say more."""
-    if settings.check_memory and settings.engine != "scripted":
-        with contextlib.suppress(OSError):
-            weight_bytes = size_in_memory(path) + (size_in_memory(Path(draft)) if draft else 0)
-            check_fits(weight_bytes, settings.quantization, _MIB * (settings.kv_cache_mib or 0))
+    if not settings.check_memory or settings.engine == "scripted":
+        return
+    try:
+        weight_bytes = size_in_memory(path) + (size_in_memory(Path(draft)) if draft else 0)
+    except (LoadError, OSError):
+        return
+    check_fits(weight_bytes, settings.quantization, _MIB * (settings.kv_cache_mib or 0))
 
 
 def adapter_of(name: str, base: ServedModel, path: Path, *, is_at_start: bool) -> ServedAdapter:
