@@ -53,6 +53,9 @@ class Letters:
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(map(chr, ids))
 
+    def close(self) -> None:
+        """There is nothing to give back."""
+
 
 class FailingStore(MemoryStore):
     """A store that fails as often as it is told to, at its next commits or trials."""

@@ -7,7 +7,13 @@ import asyncio
 import pytest
 from rig import Rig, SteppedEngine, post, read, request, run, text_of, turns
 
-from streamwell.core.errors import InvalidRequest, LoadError, ModelNotFound, ModelUnloaded
+from streamwell.core.errors import (
+    EngineDied,
+    InvalidRequest,
+    LoadError,
+    ModelNotFound,
+    ModelUnloaded,
+)
 from streamwell.service.models import ModelTable
 from streamwell.service.served_adapter import ServedAdapter
 from streamwell.service.served_model import ModelFacts, ServedModel
@@ -117,6 +123,52 @@ def test_a_loaded_adapter_keeps_its_base() -> None:
     run(test)
 
 
+def test_while_it_is_used_its_base_stays() -> None:
+    """Also while an unload waits: else users would be counted at the wrong model."""
+
+    async def test(rig: Rig) -> None:
+        adapter = _with_adapter(rig)
+        base = adapter.base
+        other = ServedModel(("other",), SteppedEngine(), object, {})  # type: ignore[arg-type]
+        await adapter.load()
+        reader = await rig.runs.start(request(model="tone"))
+        unloading = asyncio.create_task(adapter.unload())
+        await turns()
+        with pytest.raises(InvalidRequest, match="loaded with the base 'm'"):
+            adapter.rebase(other)
+        rig.engine.allow(100)
+        await read(reader)
+        reader.close()
+        await unloading
+        await base.unload()
+
+        assert ["unloaded"] * 2 == [adapter.state, base.state]
+
+    run(test)
+
+
+def test_an_adapter_waits_for_an_engine_that_restarts() -> None:
+    """An engine that dies under its load costs a wait, not the load."""
+
+    async def test(rig: Rig) -> None:
+        adapter = _with_adapter(rig)
+        add, num_calls = rig.engine.add_adapter, 0
+
+        async def die_first(name: str, path: str) -> None:
+            nonlocal num_calls
+            num_calls += 1
+            if num_calls == 1:
+                raise EngineDied
+            await add(name, path)
+
+        rig.engine.add_adapter = die_first  # type: ignore[method-assign]
+        await adapter.load()
+
+        assert (2, True) == (num_calls, adapter.is_ready)
+
+    run(test)
+
+
 def test_an_unload_waits_for_its_runs_and_so_does_one_of_its_base() -> None:
     """Who uses an adapter uses its base."""
 
@@ -145,7 +197,7 @@ def test_with_its_base_it_goes_and_comes_back() -> None:
         adapter = _with_adapter(rig)
         await adapter.load()
         await adapter.base.unload(loads_on_request=True)
-        assert "unloaded" == adapter.state
+        assert ("unloaded", True) == (adapter.state, adapter.comes_back)
         rig.engine.allow(100)
         reader = await rig.runs.start(request(model="tone"))
         text = text_of(await read(reader))
@@ -168,7 +220,8 @@ def test_an_adapter_that_cannot_be_loaded_says_why() -> None:
 
         assert "failed" == adapter.state
         assert adapter.base.is_ready
-        with pytest.raises(LoadError, match="another adapter"):
+        assert "another adapter" in (adapter.error or "")
+        with pytest.raises(LoadError, match="'tone' could not be loaded"):
             adapter.require()
 
     run(test)

@@ -187,10 +187,26 @@ def test_a_load_goes_on_when_its_client_leaves(site: Site) -> None:
     site.unload("third")
 
 
+def test_nothing_of_an_unloaded_model_is_left(site: Site) -> None:
+    """Neither its engine nor the process that renders its template, though a client was cut."""
+    body = LONG | {"model": "third"}
+    before = {child.pid for child in site.server.children()}
+    site.load("third")
+    message = {"messages": [{"role": "user", "content": "Hello!"}], "model": "third"}
+    assert 200 == site.server.post("/v1/chat/completions", message).status_code
+    assert {child.pid for child in site.server.children()} > before
+    with site.server.stream(body) as frames:
+        next(frame for frame in frames if frame.text)
+    assert "unloaded" == site.unload("third").json()["status"]
+
+    assert {child.pid for child in site.server.children()} <= before
+
+
 BAD_LOADS = [
     ({"model": "no"}, 404, "model_not_found"),
     ({"model": "../models"}, 404, "model_not_found"),
     ({"model": "/etc"}, 404, "model_not_found"),
+    ({"model": "a" * 300}, 404, "model_not_found"),
     ({"model": ""}, 400, None),
     ({"model": 7}, 400, None),
     ({}, 400, None),
@@ -223,6 +239,8 @@ def test_a_load_that_fails_ends_its_stream_with_the_error(site: Site) -> None:
     assert "model_load_failed" == events[-1]["error"]["code"]
     assert ("failed", events[-1]["error"]["message"]) == (card["status"], card["error"])
     assert (503, "model_load_failed") == (refused.status_code, refused.json()["error"]["code"])
+    assert str(site.models_dir) in card["error"]
+    assert str(site.models_dir) not in refused.text  # a request may be anybody's
 
 
 def test_a_folder_that_is_put_there_later_can_be_loaded(site: Site) -> None:
@@ -278,6 +296,18 @@ def test_what_does_not_fit_into_memory_is_refused(start_server: StartServer) -> 
 
     assert 2 == server.wait()
     assert "MiB are free" in server.log()
+
+
+@pytest.mark.parametrize("flags", [("--models-dir", "/nowhere"), ("--lora", "a=/nowhere")])
+def test_folders_that_are_not_there_are_told_at_once(
+    start_server: StartServer, flags: tuple[str, str]
+) -> None:
+    """Before a model is loaded for nothing; the flag is named."""
+    server = start_server(*flags)
+
+    assert 2 == server.wait()
+    assert flags[0] in server.log()
+    assert "model is loaded" not in server.log()
 
 
 def test_a_run_of_a_later_model_outlives_the_server(

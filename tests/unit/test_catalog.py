@@ -34,7 +34,8 @@ def test_models_are_named_by_their_folders(models_dir: Path) -> None:
 
 BAD_NAMES = [
     "", ".", "..", "/", "a/", "/a", "../outside", "a/../../outside", "owner/../a", "x/y/z",
-    ".hidden", "owner/.hidden", "empty", "file", "no", "a\0", "a\n", "..\\outside", "owner", "~",
+    ".hidden", "owner/.hidden", "empty", "file", "no",
+    "a" * 300, "a\0", "a\n", "..\\outside", "owner", "~",
 ]  # fmt: skip
 
 

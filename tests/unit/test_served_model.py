@@ -28,8 +28,13 @@ class Words:
     def encode_text(self, text: str) -> list[int]:
         return [len(text)]
 
+    is_closed: bool = field(default=False, compare=False)
+
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(map(str, ids))
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 @dataclass

@@ -30,10 +30,13 @@ def run(models: tuple[str, ...], settings: Settings) -> None:
     settings = replace(settings, models=tuple(named))
     try:
         folders = {name: resolve(model, settings.revision) for name, model in named.items()}
+    except FileNotFoundError as error:
+        raise LoadError(str(error)) from error
+    try:
         if (draft := settings.speculative_model) is not None:
             settings = replace(settings, speculative_model=str(resolve(draft)))
     except FileNotFoundError as error:
-        raise LoadError(str(error)) from error
+        raise LoadError(f"--speculative-model: {error}") from error
     listener = _listen(settings.host, settings.port)
     # both processes have seconds of imports before them: let them do so side by side
     gc.disable()  # collecting during imports finds nothing; `serving` turns it on

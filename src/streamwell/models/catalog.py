@@ -23,7 +23,10 @@ def find(models_dir: Path, name: str) -> Path | None:
     if len(parts) > 2 or any(not _is_plain(part) for part in parts):
         return None
     folder = models_dir.joinpath(*parts)
-    return folder if _is_model(folder) else None
+    try:
+        return folder if _is_model(folder) else None
+    except OSError:  # no folder can have this name
+        return None
 
 
 def _is_plain(part: str) -> bool:

@@ -86,7 +86,7 @@ def _encode_all(
     if info.is_encoder_decoder and not encoder.has_chat_template:
         given = tuple(_input_of(prompt, param) for prompt in given)
     for prompt in given:
-        _check_prompt(_beginning(encoder, prompt, info), info, param)
+        _check_prompt(_beginning(encoder, prompt, info), info, param, "at least ")
     _check_ids(request, info)
     prompts = tuple(tuple(_encode(encoder, prompt)) for prompt in given)
     for ids in prompts:
@@ -155,20 +155,17 @@ def _check_ids(request: RunRequest, info: EngineInfo) -> None:
                 )
 
 
-def _check_prompt(prompt: Sequence[int], info: EngineInfo, param: str) -> None:
+def _check_prompt(prompt: Sequence[int], info: EngineInfo, param: str, at_least: str = "") -> None:
     if not prompt:
         raise InvalidRequest("the prompt has no tokens", param)
-    if len(prompt) > info.max_prompt_len and info.is_encoder_decoder:
-        raise ContextLengthExceeded(
-            f"the prompt has {len(prompt)} tokens; the model reads {info.max_prompt_len} at most",
-            param,
-        )
     if len(prompt) > info.max_prompt_len:
-        raise ContextLengthExceeded(
-            f"the prompt has {len(prompt)} tokens; the context of {info.max_model_len} must hold "
-            "it and at least one more",
-            param,
+        limit = (
+            f"the model reads {info.max_prompt_len} at most"
+            if info.is_encoder_decoder
+            else f"the context of {info.max_model_len} must hold it and at least one more"
         )
+        message = f"the prompt has {at_least}{len(prompt)} tokens; {limit}"
+        raise ContextLengthExceeded(message, param)
 
 
 def _check_fit(prompt: Sequence[int], info: EngineInfo, param: str) -> None:

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 import structlog
 
+from streamwell.core.errors import LoadError
 from streamwell.core.types import EngineState
 
 log = structlog.get_logger()
@@ -61,6 +62,11 @@ class Loadable(ABC):
     def is_wanted(self) -> bool:
         """It is loaded or being loaded, or would be by a request."""
         return self.phase is Phase.LOADED or self.loads_on_request
+
+    @property
+    def comes_back(self) -> bool:
+        """It is not there, and the next request loads it."""
+        return self.phase is not Phase.LOADED and self.loads_on_request
 
     def load(self) -> asyncio.Task[None]:
         """Begin to load it, unless that is under way or done; calls an unload off.
@@ -129,6 +135,17 @@ class Loadable(ABC):
         """Load it if a request may do so. Raises `LoadError` if that fails."""
         if self.phase is not Phase.LOADED and self.loads_on_request:
             await asyncio.shield(self.load())
+
+    def _check_loadable(self, error: str | None = None) -> None:
+        """Raises `LoadError` if it could not be loaded.
+
+        The reason may name places on this machine: it is for those who may see its card.
+        """
+        if self.error is not None or error is not None:
+            raise LoadError(
+                f"The model {self._name!r} could not be loaded; its entry in /v1/models tells "
+                "who runs this server why."
+            )
 
     async def _load(self) -> None:
         async with self._turn:

@@ -81,9 +81,7 @@ class ModelTable:
             raise InvalidRequest("only an adapter has a base", "base")
         if not isinstance(base, ServedModel):
             raise InvalidRequest("an adapter is no base", "base")
-        if model.base is not base and model.is_wanted:
-            raise InvalidRequest(f"it is loaded with the base {model.parent!r}", "base")
-        model.base = base
+        model.rebase(base)
 
     def _add(self, model: Served) -> None:
         self._models.append(model)

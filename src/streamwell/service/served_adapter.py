@@ -6,11 +6,14 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from streamwell.core.errors import EngineDied, LoadError, ModelUnloaded
+from streamwell.core.errors import EngineDied, InvalidRequest, LoadError, ModelUnloaded
 from streamwell.core.ports import Engine
 from streamwell.core.types import EngineInfo, EngineState
 from streamwell.service.lifecycle import Loadable, Phase
 from streamwell.service.served_model import Encoder, ModelFacts, ServedModel
+
+#: Engines that may die while an adapter is being loaded.
+MAX_ENGINES = 5
 
 
 class ServedAdapter(Loadable):
@@ -29,6 +32,12 @@ class ServedAdapter(Loadable):
         self._is_at_start = is_at_start
         self._is_added = False
 
+    def rebase(self, base: ServedModel) -> None:
+        """Adapt another model from now on. Raises `InvalidRequest` while it is loaded or used."""
+        if base is not self.base and (self.phase is not Phase.UNLOADED or self._num_users):
+            raise InvalidRequest(f"it is loaded with the base {self.parent!r}", "base")
+        self.base = base
+
     @property
     def engine(self) -> Engine:
         return self.base.engine
@@ -36,6 +45,10 @@ class ServedAdapter(Loadable):
     @property
     def default_sampling(self) -> Mapping[str, float]:
         return self.base.default_sampling
+
+    @property
+    def comes_back(self) -> bool:
+        return self.base.comes_back if self.phase is Phase.LOADED else super().comes_back
 
     @property
     def parent(self) -> str:
@@ -68,8 +81,7 @@ class ServedAdapter(Loadable):
 
     def require(self) -> tuple[Encoder, EngineInfo]:
         """What a request needs, now; as `ServedModel.require`."""
-        if self.error is not None:
-            raise LoadError(self.error)
+        self._check_loadable()
         if self.phase is not Phase.LOADED or not self._is_added:
             raise ModelUnloaded(self._name)
         return self.base.require()
@@ -91,12 +103,19 @@ class ServedAdapter(Loadable):
         return EngineState.LOADING if state == EngineState.READY and not self._is_added else state
 
     async def _set_up(self) -> None:
-        await asyncio.shield(self.base.load())
-        try:
-            await self.engine.add_adapter(self._name, self.facts.path)
-        except (EngineDied, ValueError) as error:
-            raise LoadError(str(error)) from error
-        self._is_added = True
+        with self.base.in_use():
+            await asyncio.shield(self.base.load())
+            for _ in range(MAX_ENGINES):
+                try:
+                    await self.base.wait_until_up()
+                    await self.engine.add_adapter(self._name, self.facts.path)
+                except EngineDied:
+                    continue
+                except ValueError as error:
+                    raise LoadError(str(error)) from error
+                self._is_added = True
+                return
+        raise LoadError(f"engines of {self.parent!r} keep dying")
 
     async def _put_away(self) -> None:
         if self._is_added:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,10 @@ class Encoder(Protocol):
     def encode_text(self, text: str) -> list[int]: ...
 
     def decode(self, ids: Sequence[int]) -> str: ...
+
+    def close(self) -> None:
+        """Give back what encoding needs; blocks. Decoding goes on."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +118,11 @@ class ServedModel(Loadable):
             EngineUnavailable: the engine is restarting.
             LoadError: it could not be loaded, and will not be.
         """
-        if self.error is not None:
-            raise LoadError(self.error)
+        self._check_loadable()
         if self.phase is not Phase.LOADED:
             raise ModelUnloaded(self._name)
         status = self.engine.status()
-        if status.state is EngineState.FAILED:
-            raise LoadError(status.error)
+        self._check_loadable(status.error)
         if self._encoder is None or self.info is None:
             raise ModelLoading
         if status.state is not EngineState.READY:
@@ -169,5 +172,9 @@ class ServedModel(Loadable):
 
     async def _put_away(self) -> None:
         await self.engine.stop()
-        self._encoder = self.info = None
+        encoder, self._encoder, self.info = self._encoder, None, None
         self._tried.clear()
+        if encoder is not None:
+            await asyncio.to_thread(encoder.close)
+            del encoder
+            gc.collect()  # what clients left behind may hold it in cycles, seldom looked for

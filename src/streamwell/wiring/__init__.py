@@ -12,6 +12,7 @@ import structlog
 from starlette.types import ASGIApp
 
 from streamwell import __version__
+from streamwell.core.errors import InvalidRequest
 from streamwell.engine.launch import EngineProcess
 from streamwell.models import catalog
 from streamwell.server.app import create_app
@@ -82,6 +83,7 @@ def build(
     """
     if settings.trust_remote_code:
         log.warning("code in model folders may be run, with all the rights of this server")
+    _check_folders(settings)
     make = ModelMaker(settings, first)
     models_at_start = [
         make.model(settings.served_model_name or (name,), path, is_at_start=True)
@@ -123,3 +125,12 @@ def build(
         run_log=run_log,
         settings=settings,
     )
+
+
+def _check_folders(settings: Settings) -> None:
+    """Raises `InvalidRequest` for what is not there, before a model is loaded for nothing."""
+    if settings.models_dir is not None and not settings.models_dir.is_dir():
+        raise InvalidRequest(f"--models-dir {settings.models_dir} is no folder", "models_dir")
+    for name, path in settings.adapters.items():
+        if not path.is_dir():
+            raise InvalidRequest(f"--lora {name}={path}: there is no such folder", "lora")

@@ -112,7 +112,7 @@ def _card(model: Served, name: str, services: Services, tenant: str) -> dict[str
         "max_input_len": info.max_input_len if info else None,
         "context_length": info.max_model_len if info else facts.context_length,
         "status": model.state,
-        "loads_on_request": model.loads_on_request,
+        "loads_on_request": model.comes_back,
         "parent": model.parent,
         "family": facts.family,
         "size_bytes": facts.size_bytes,
