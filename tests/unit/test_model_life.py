@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -10,6 +11,7 @@ from test_served_model import Words
 
 from streamwell.backends.scripted import Faults, ScriptedEngine
 from streamwell.core.errors import LoadError, ModelUnloaded, NotEnoughMemory
+from streamwell.service.models import ModelTable
 from streamwell.service.served_model import ServedModel
 
 #: Only ends a test that would hang.
@@ -249,3 +251,25 @@ def test_models_are_loaded_one_after_the_other() -> None:
     asyncio.run(scenario())
 
     assert [0, 0, 0] == num_loading
+
+
+def test_a_model_that_two_requests_find_at_once_is_one() -> None:
+    """Looking for it takes a thread each; the first one in is the model of this name."""
+    made: list[ServedModel] = []
+    both_look = threading.Barrier(2, timeout=DEADLINE_S)
+
+    def find(name: str) -> ServedModel:
+        both_look.wait()
+        engine = ScriptedEngine(lambda _ids, _seed, _index: 1, vocab_size=8)
+        made.append(ServedModel((name,), engine, lambda: Words(8), {}, is_at_start=False))
+        return made[-1]
+
+    async def scenario() -> None:
+        table = ModelTable([], find)
+        first, second = await asyncio.gather(table.discover("m"), table.discover("m"))
+        assert first is second
+        assert (first,) == table.models
+
+    asyncio.run(scenario())
+
+    assert 2 == len(made)

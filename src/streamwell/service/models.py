@@ -60,12 +60,16 @@ class ModelTable:
             ModelNotFound: there is none.
         """
         if name not in self._by_name:
-            await asyncio.to_thread(self.add_unless_taken, name)
+            self._add_unless_taken(name, await asyncio.to_thread(self._find_more, name))
         return self.find(name)
 
-    def add_unless_taken(self, name: str) -> None:
+    def add_found(self, name: str) -> None:
         """Look for a model of this name, if there is none yet; blocks."""
-        model = None if name in self._by_name else self._find_more(name)
+        if name not in self._by_name:
+            self._add_unless_taken(name, self._find_more(name))
+
+    def _add_unless_taken(self, name: str, model: Served | None) -> None:
+        """Another request may have found it meanwhile."""
         if model is not None and name not in self._by_name:
             self._add(model)
 

@@ -29,7 +29,7 @@ class ServedAdapter(Loadable):
         self.base = base
         self.facts = facts
         self.created_s = int(time.time())
-        self._is_at_start = is_at_start
+        self.is_at_start = is_at_start
         self._is_added = False
 
     def rebase(self, base: ServedModel) -> None:
@@ -66,7 +66,7 @@ class ServedAdapter(Loadable):
     @property
     def is_expected(self) -> bool:
         """The server is not ready without it."""
-        return self._is_at_start and self.phase is Phase.LOADED and self.base.is_expected
+        return self.is_at_start and self.phase is Phase.LOADED and self.base.is_expected
 
     def hold(self) -> None:
         super().hold()

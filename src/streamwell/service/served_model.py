@@ -94,7 +94,7 @@ class ServedModel(Loadable):
         self.default_sampling = default_sampling
         self.facts = facts or ModelFacts()
         self.info: EngineInfo | None = None
-        self._is_at_start = is_at_start
+        self.is_at_start = is_at_start
         self._load_encoder = load_encoder
         self._check_memory = check_memory
         self._encoder: Encoder | None = None
@@ -107,7 +107,7 @@ class ServedModel(Loadable):
     def is_expected(self) -> bool:
         """The server is not ready without it."""
         is_loaded = self.phase is Phase.LOADED or self.error is not None
-        return self._is_at_start and is_loaded
+        return self.is_at_start and is_loaded
 
     def require(self) -> tuple[Encoder, EngineInfo]:
         """What a request needs, now.

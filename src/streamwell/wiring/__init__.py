@@ -84,19 +84,8 @@ def build(
     if settings.trust_remote_code:
         log.warning("code in model folders may be run, with all the rights of this server")
     _check_folders(settings)
-    make = ModelMaker(settings, first)
-    models_at_start = [
-        make.model(settings.served_model_name or (name,), path, is_at_start=True)
-        for name, path in folders.items()
-    ]
-    base = models_at_start[0]
-    adapters = [
-        adapter_of(name, base, path, is_at_start=True) for name, path in settings.adapters.items()
-    ]
-    at_start: tuple[Served, ...] = (*models_at_start, *adapters)
-    table = ModelTable(at_start, lambda name: make.find(name, base))
-    for name in catalog.names(settings.models_dir) if settings.models_dir else ():
-        table.add_unless_taken(name)
+    table = _make_table(settings, folders, first)
+    at_start = tuple(model for model in table.models if model.is_at_start)
     metrics = Metrics(__version__, lambda: engine_stats(table))
     data_dir = settings.data_dir or default_data_dir()
     store = make_store(settings.durability, data_dir, settings.database_url)
@@ -125,6 +114,25 @@ def build(
         run_log=run_log,
         settings=settings,
     )
+
+
+def _make_table(
+    settings: Settings, folders: Mapping[str, Path], first: EngineProcess | None
+) -> ModelTable:
+    """Models and adapters of the start, and those that may be loaded later."""
+    make = ModelMaker(settings, first)
+    models_at_start = [
+        make.model(settings.served_model_name or (name,), path, is_at_start=True)
+        for name, path in folders.items()
+    ]
+    base = models_at_start[0]
+    adapters = [
+        adapter_of(name, base, path, is_at_start=True) for name, path in settings.adapters.items()
+    ]
+    table = ModelTable([*models_at_start, *adapters], lambda name: make.find(name, base))
+    for name in catalog.names(settings.models_dir) if settings.models_dir else ():
+        table.add_found(name)
+    return table
 
 
 def _check_folders(settings: Settings) -> None:
