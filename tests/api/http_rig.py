@@ -22,9 +22,13 @@ async def call(
     query: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
     leave: asyncio.Event | None = None,
+    answer: Answer | None = None,
 ) -> Answer:
-    """Send one request; the client leaves at `leave`, or after the answer."""
-    answer = Answer()
+    """Send one request; the client leaves at `leave`, or after the answer.
+
+    `answer` can be looked at while it comes.
+    """
+    answer = answer or Answer()
     pending = [{"type": "http.request", "body": b"" if body is None else json.dumps(body).encode()}]
     sent = {"content-type": "application/json"} | dict(headers or {})
     scope = {"type": "http", "method": method, "path": path, "http_version": "1.1"}

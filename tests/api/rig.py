@@ -10,7 +10,8 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from streamwell.backends.scripted import Faults, ScriptedEngine
+from streamwell.backends.scripted import Faults, Script, ScriptedEngine
+from streamwell.core.messages import ChatOptions, PartKind
 from streamwell.core.types import (
     EventKind,
     GenerateRequest,
@@ -31,9 +32,10 @@ from streamwell.service.models import ModelTable
 from streamwell.service.reader import Reader
 from streamwell.service.run_log import RunLog
 from streamwell.service.runs import RunService
-from streamwell.service.served_model import ServedModel
+from streamwell.service.served_model import Encoder, ServedModel
 from streamwell.store.memory import MemoryStore
 from streamwell.telemetry import Metrics, configure_logging
+from streamwell.text.response_parser import ResponseParser
 
 #: Only ends a test that would hang.
 DEADLINE_S = 10
@@ -44,7 +46,7 @@ class Letters:
 
     vocab_size = 0x110000
 
-    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Message], options: ChatOptions) -> list[int]:
         return self.encode_text("".join(message.content for message in messages))
 
     def encode_text(self, text: str) -> list[int]:
@@ -52,6 +54,11 @@ class Letters:
 
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(map(chr, ids))
+
+    def answer_parser(
+        self, prompt_ids: Sequence[int], kinds: Sequence[PartKind]
+    ) -> ResponseParser | None:
+        return None
 
     def close(self) -> None:
         """There is nothing to give back."""
@@ -81,11 +88,16 @@ class FailingStore(MemoryStore):
             raise self.failures.pop(0)
 
 
+def alphabet(_prompt_ids: Sequence[int], _seed: int, index: int) -> int:
+    """The alphabet, again and again."""
+    return 97 + index % 26
+
+
 class SteppedEngine(ScriptedEngine):
     """A scripted engine that takes each of its steps only when it is allowed to."""
 
-    def __init__(self, **options: object) -> None:
-        super().__init__(lambda _ids, _seed, index: 97 + index % 26, vocab_size=128, **options)  # type: ignore[arg-type]
+    def __init__(self, script: Script = alphabet, vocab_size: int = 128, **options: object) -> None:
+        super().__init__(script, vocab_size=vocab_size, **options)  # type: ignore[arg-type]
         self._permits = asyncio.Semaphore(0)
         self.num_open = 0
         self.request_ids: list[str] = []
@@ -215,14 +227,20 @@ def run(
     faults: Faults | None = None,
     keys: tuple[str, ...] = (),
     grace_s: float = 0.0,
+    engine: SteppedEngine | None = None,
+    make_encoder: Callable[[], Encoder] = Letters,
 ) -> None:
-    """Run a test with services that are up, and check afterwards that the books balance."""
+    """Run a test with services that are up, and check afterwards that the books balance.
+
+    `faults` are those of an engine that is not given.
+    """
 
     configure_logging("critical", as_json=True)
 
+    engine = engine or SteppedEngine(faults=faults)
+
     async def main() -> None:
-        engine = SteppedEngine(faults=faults)
-        model = ServedModel(("m",), engine, Letters, {})
+        model = ServedModel(("m",), engine, make_encoder, {})
         metrics = Metrics("0", lambda: {"m": engine.stats()})
         store, admission = FailingStore(), Admission(limit)
         log = RunLog(store)

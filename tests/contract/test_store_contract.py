@@ -29,6 +29,7 @@ from stores import (
 
 from streamwell.core.conversation import Page
 from streamwell.core.errors import StoreFailed
+from streamwell.core.messages import AnswerPart, PartKind, ToolCall
 from streamwell.core.ports import Store
 from streamwell.core.types import (
     EventKind,
@@ -82,12 +83,15 @@ token_ids = st.lists(st.integers(0, 2**32 - 1), max_size=5).map(tuple)
 counts = st.integers(0, 2**31 - 1)
 # A database's columns of names need not hold U+0000, and no name has it.
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+tool_calls = st.lists(st.builds(ToolCall, st.text(), st.text(), st.text()), max_size=2).map(tuple)
+messages = st.builds(Message, st.text(), st.text(), tool_calls, st.text())
+answer_parts = st.builds(AnswerPart, st.sampled_from(PartKind), st.text(), st.text(), counts)
 run_terms = st.builds(
     RunTerms,
     background=st.booleans(),
     store=st.none() | st.booleans(),
     idempotency_key=names,
-    messages=st.lists(st.builds(Message, st.text(), st.text()), max_size=2).map(tuple),
+    messages=st.lists(messages, max_size=2).map(tuple),
     instructions=st.none() | st.text(),
     metadata=st.lists(st.tuples(st.text(), st.text()), max_size=2).map(tuple),
 )
@@ -99,8 +103,9 @@ run_events = st.builds(
     index=counts,
     token_ids=token_ids,
     text=st.text(),
+    parts=st.none() | st.lists(answer_parts, max_size=2).map(tuple),
     finish_reason=st.none() | st.sampled_from(FinishReason),
-    usage=st.none() | st.builds(Usage, counts, counts, counts),
+    usage=st.none() | st.builds(Usage, counts, counts, counts, counts),
     error=st.none() | st.text(),
 )
 run_specs = st.builds(
@@ -121,6 +126,7 @@ run_specs = st.builds(
     ),
     stop=st.lists(st.text(), max_size=4).map(tuple),
     terms=run_terms,
+    part_kinds=st.lists(st.sampled_from(PartKind), max_size=2).map(tuple),
 )
 
 

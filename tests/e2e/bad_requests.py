@@ -132,7 +132,7 @@ _TOKENS = [
 ]
 
 _UNSUPPORTED = [
-    _chat("tools", "tools", tools=[{"type": "function", "function": {"name": "f"}}]),
+    _text("tools", "tools", tools=[{"type": "function", "function": {"name": "f"}}]),
     _chat("logprobs", "logprobs", logprobs=True),
     _chat("top_logprobs", "top_logprobs", top_logprobs=5),
     _chat("json_schema", "response_format", response_format={"type": "json_schema"}),

@@ -51,7 +51,12 @@ EVENTS = [
     an_event(3, EventKind.FINISH, finish_reason=FinishReason.STOP, token_ids=(4,)),
     an_event(4, EventKind.END, usage=Usage(2, 4, 1)),
 ]
-USAGE = {"prompt_tokens": 2, "completion_tokens": 4, "total_tokens": 6}
+USAGE = {
+    "prompt_tokens": 2,
+    "completion_tokens": 4,
+    "total_tokens": 6,
+    "completion_tokens_details": {"reasoning_tokens": 0},
+}
 
 
 def _payloads(kind: RunKind, events: list[RunEvent], *, include_usage: bool = False) -> list[Any]:

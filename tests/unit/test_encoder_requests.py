@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from streamwell.core.errors import ContextLengthExceeded, InvalidRequest
+from streamwell.core.messages import ChatOptions
 from streamwell.core.types import (
     EngineInfo,
     Message,
@@ -40,7 +41,7 @@ class Letters:
     has_chat_template: bool = False
     vocab_size: int = 300
 
-    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Message], _options: ChatOptions) -> list[int]:
         return self.encode_text("".join(message.content for message in messages))
 
     def encode_text(self, text: str) -> list[int]:

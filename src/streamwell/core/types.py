@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from streamwell.core.messages import AnswerPart, ChatOptions, PartKind
+from streamwell.core.messages import Message as Message
+
 
 class FinishReason(StrEnum):
     """Why one choice of a run ended."""
 
     STOP = "stop"
+    #: It stopped, and calls tools.
+    TOOL_CALLS = "tool_calls"
     LENGTH = "length"
     CANCELLED = "cancelled"
     ERROR = "error"
@@ -79,14 +84,8 @@ class Usage:
     completion_tokens: int
     #: Of the prompt tokens, those that were not computed again for the first choice.
     cached_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One chat message; `role` is `system`, `user` or `assistant`."""
-
-    role: str
-    content: str
+    #: Of the completion tokens, those of reasoning, as far as it is told from the rest.
+    reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +154,7 @@ class RunRequest:
     #: Choices per prompt; choice `index` belongs to prompt `index // num_choices`.
     num_choices: int = 1
     options: SamplingOptions = field(default_factory=SamplingOptions)
+    chat: ChatOptions = field(default_factory=ChatOptions)
     stop: tuple[str, ...] = ()
     tenant: str = ""
     #: Lower runs earlier.
@@ -182,6 +182,8 @@ class RunSpec:
     stop: tuple[str, ...]
     priority: int = 0
     terms: RunTerms = field(default_factory=RunTerms)
+    #: What its answers are split into beside content, if the model's folder says how.
+    part_kinds: tuple[PartKind, ...] = ()
 
     @property
     def total_choices(self) -> int:
@@ -211,6 +213,8 @@ class RunEvent:
     index: int = 0
     token_ids: tuple[int, ...] = ()
     text: str = ""
+    #: What the text, with some of earlier events, adds to the answer; `None`: it is all content.
+    parts: tuple[AnswerPart, ...] | None = None
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
     error: str | None = None

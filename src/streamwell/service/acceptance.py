@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from streamwell.core.errors import ContextLengthExceeded, InvalidRequest
+from streamwell.core.messages import ChatOptions, PartKind
 from streamwell.core.types import (
     EngineInfo,
     GenerateRequest,
@@ -52,7 +53,16 @@ async def accept(request: RunRequest, model: Served) -> RunSpec:
         stop=request.stop,
         priority=request.priority,
         terms=request.terms,
+        part_kinds=_part_kinds(request),
     )
+
+
+def _part_kinds(request: RunRequest) -> tuple[PartKind, ...]:
+    """Only chats have parts; without tools, what looks like a call of one is text."""
+    if request.kind is not RunKind.CHAT:
+        return ()
+    calls = (PartKind.TOOL_CALL,) if request.chat.tools else ()
+    return (PartKind.REASONING, *calls)
 
 
 def _new_id(kind: RunKind) -> str:
@@ -88,7 +98,7 @@ def _encode_all(
     for prompt in given:
         _check_prompt(_beginning(encoder, prompt, info), info, param, "at least ")
     _check_ids(request, info)
-    prompts = tuple(tuple(_encode(encoder, prompt)) for prompt in given)
+    prompts = tuple(tuple(_encode(encoder, prompt, request.chat)) for prompt in given)
     for ids in prompts:
         _check_prompt(ids, info, param)
         _check_fit(ids, info, param)
@@ -119,13 +129,13 @@ def _beginning(encoder: Encoder, prompt: Prompt, info: EngineInfo) -> Sequence[i
     return encoder.encode_text(text[:limit]) if len(text) > limit else (0,)
 
 
-def _encode(encoder: Encoder, prompt: Prompt) -> list[int]:
+def _encode(encoder: Encoder, prompt: Prompt, options: ChatOptions) -> list[int]:
     if isinstance(prompt, str):
         return encoder.encode_text(prompt)
     messages, ids = [], []
     for item in prompt:
         ids.append(item) if isinstance(item, int) else messages.append(item)
-    return encoder.encode_chat(messages) if messages else ids
+    return encoder.encode_chat(messages, options) if messages else ids
 
 
 _PROMPT_PARAMS = {

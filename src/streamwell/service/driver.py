@@ -57,7 +57,7 @@ class Driver:
         num_deaths = num_tokens = 0
         while True:
             encoder, info = await model.wait_until_up()
-            pipeline = run.pipeline(index, encoder.decode)
+            pipeline = run.pipeline(index, encoder)
             if len(pipeline.token_ids) > num_tokens:
                 num_deaths, num_tokens = 0, len(pipeline.token_ids)
             request = engine_request(run.spec, index, info)

@@ -11,9 +11,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from streamwell.core.errors import EngineDied
+from streamwell.core.messages import AnswerPart, PartKind
 from streamwell.core.ports import Engine
 from streamwell.core.types import FinishReason, GenerateRequest
 from streamwell.text.detokenizer import Detokenizer
+from streamwell.text.response_parser import ResponseParser, joined
 from streamwell.text.stop import StopFilter
 
 Decode = Callable[[Sequence[int]], str]
@@ -25,6 +27,8 @@ class TextDelta:
 
     text: str
     token_ids: tuple[int, ...]
+    #: See `RunEvent`.
+    parts: tuple[AnswerPart, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +39,30 @@ class Finished:
     token_ids: tuple[int, ...]
     #: Prompt tokens that were in the engine's cache.
     num_cached_tokens: int = 0
+    num_reasoning_tokens: int = 0
+    #: What was held back of the answer; see `RunEvent`.
+    parts: tuple[AnswerPart, ...] | None = None
 
 
 class TextPipeline:
-    """Ids to text: detokenizer, then stop strings. Pure; a replay of the ids gives the same."""
+    """Ids to text and to parts of an answer: detokenizer, stop strings, response parser.
 
-    def __init__(self, decode: Decode, stop: tuple[str, ...], min_tokens: int) -> None:
+    Pure; a replay of the ids gives the same.
+    """
+
+    def __init__(
+        self,
+        decode: Decode,
+        stop: tuple[str, ...],
+        min_tokens: int,
+        parser: ResponseParser | None = None,
+    ) -> None:
+        """Without a `parser` all text is content."""
         self._detokenizer = Detokenizer(decode)
         self._stop = StopFilter(stop)
+        self._parser = parser
+        self._parts: list[AnswerPart] = []
+        self._num_reasoning_tokens = 0
         self._min_tokens = min_tokens
         #: All ids so far, for an engine that goes on after them.
         self.token_ids: list[int] = []
@@ -60,16 +80,33 @@ class TextPipeline:
                 break
             self.token_ids.append(token_id)
             self._pending.append(token_id)
-            text += self._filter(self._detokenizer.push(token_id))
+            shown = self._filter(self._detokenizer.push(token_id))
+            text += shown
+            self._parse(shown)
+            if self._parser is not None:
+                self._num_reasoning_tokens += self._parser.is_reasoning
         return self._delta(text)
 
     def flush(self) -> TextDelta | None:
         """What was held back; nothing after a stop string."""
         tail = "" if self.is_stopped else self._filter(self._detokenizer.flush())
-        return self._delta(tail + self._stop.flush())
+        tail += self._stop.flush()
+        self._parse(tail)
+        return self._delta(tail)
 
     def finish(self, reason: FinishReason, num_cached_tokens: int = 0) -> Finished:
-        return Finished(reason, tuple(self._pending), num_cached_tokens)
+        """The last word, after `flush`; a stop with calls of tools is one for these."""
+        parts = None
+        if self._parser is not None:
+            parts = joined(self._parser.flush()) or None
+            if self._parser.num_calls and reason is FinishReason.STOP:
+                reason = FinishReason.TOOL_CALLS
+        ids = tuple(self._pending)
+        return Finished(reason, ids, num_cached_tokens, self._num_reasoning_tokens, parts)
+
+    def _parse(self, text: str) -> None:
+        if self._parser is not None and text:
+            self._parts += self._parser.push(text)
 
     def _filter(self, text: str) -> str:
         return self._stop.push(text) if len(self.token_ids) >= self._min_tokens else text
@@ -77,8 +114,12 @@ class TextPipeline:
     def _delta(self, text: str) -> TextDelta | None:
         if not text:
             return None
-        delta = TextDelta(text, tuple(self._pending))
+        parts = None if self._parser is None else joined(self._parts)
+        if parts == (AnswerPart(PartKind.CONTENT, text),):
+            parts = None
+        delta = TextDelta(text, tuple(self._pending), parts)
         self._pending.clear()
+        self._parts.clear()
         return delta
 
 

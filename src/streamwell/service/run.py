@@ -11,7 +11,8 @@ import time
 from collections.abc import Sequence
 
 from streamwell.core.types import EventKind, FinishReason, RunEvent, RunSpec, Usage
-from streamwell.service.generation import Decode, Finished, TextDelta, TextPipeline
+from streamwell.service.generation import Finished, TextDelta, TextPipeline
+from streamwell.service.served_model import Encoder
 
 
 class Run:
@@ -39,6 +40,7 @@ class Run:
         self._next_seq = 0
         self._num_completion_tokens = 0
         self._num_cached_tokens = 0
+        self._num_reasoning_tokens = 0
 
     @classmethod
     def from_log(cls, spec: RunSpec, events: Sequence[RunEvent]) -> Run:
@@ -63,11 +65,14 @@ class Run:
         """Nobody reads it, and it does not go on for itself."""
         return not self.num_readers and not self.spec.terms.background
 
-    def pipeline(self, index: int, decode: Decode) -> TextPipeline:
+    def pipeline(self, index: int, encoder: Encoder) -> TextPipeline:
         """The text of a choice so far; what the log had is replayed at the first call."""
         if index not in self._pipelines:
             spec = self.spec
-            pipeline = TextPipeline(decode, spec.stop, spec.sampling.min_tokens)
+            prompt_ids = spec.prompts[index // spec.num_choices]
+            parser = encoder.answer_parser(prompt_ids, spec.part_kinds) if spec.part_kinds else None
+            min_tokens = spec.sampling.min_tokens
+            pipeline = TextPipeline(encoder.decode, spec.stop, min_tokens, parser)
             pipeline.push(self._logged_ids.pop(index, ()))
             self._pipelines[index] = pipeline
         return self._pipelines[index]
@@ -77,17 +82,25 @@ class Run:
 
     def delta(self, index: int, delta: TextDelta) -> RunEvent:
         self._num_completion_tokens += len(delta.token_ids)
-        return self._event(EventKind.DELTA, index=index, text=delta.text, token_ids=delta.token_ids)
+        return self._event(
+            EventKind.DELTA,
+            index=index,
+            text=delta.text,
+            parts=delta.parts,
+            token_ids=delta.token_ids,
+        )
 
     def finish(self, index: int, finished: Finished) -> RunEvent:
         self.unfinished.discard(index)
         self._num_completion_tokens += len(finished.token_ids)
         if index % self.spec.num_choices == 0:  # a prompt counts once, as its first choice saw it
             self._num_cached_tokens += finished.num_cached_tokens
+        self._num_reasoning_tokens += finished.num_reasoning_tokens
         return self._event(
             EventKind.FINISH,
             index=index,
             finish_reason=finished.reason,
+            parts=finished.parts,
             token_ids=finished.token_ids,
         )
 
@@ -106,7 +119,12 @@ class Run:
 
     def usage(self) -> Usage:
         prompt_tokens = sum(len(prompt) for prompt in self.spec.prompts)
-        return Usage(prompt_tokens, self._num_completion_tokens, self._num_cached_tokens)
+        return Usage(
+            prompt_tokens,
+            self._num_completion_tokens,
+            self._num_cached_tokens,
+            self._num_reasoning_tokens,
+        )
 
     def stop_grace(self) -> None:
         if self.grace is not None:

@@ -12,9 +12,11 @@ from typing import Protocol
 import structlog
 
 from streamwell.core.errors import EngineUnavailable, LoadError, ModelLoading, ModelUnloaded
+from streamwell.core.messages import ChatOptions, Message, PartKind
 from streamwell.core.ports import Engine
-from streamwell.core.types import EngineInfo, EngineState, Message
+from streamwell.core.types import EngineInfo, EngineState
 from streamwell.service.lifecycle import Loadable, Phase
+from streamwell.text.response_parser import ResponseParser
 
 log = structlog.get_logger()
 
@@ -30,11 +32,17 @@ class Encoder(Protocol):
         """Whether `encode_chat` works; asked of encoder-decoders only, which can do without."""
         ...
 
-    def encode_chat(self, messages: Sequence[Message]) -> list[int]: ...
+    def encode_chat(self, messages: Sequence[Message], options: ChatOptions) -> list[int]: ...
 
     def encode_text(self, text: str) -> list[int]: ...
 
     def decode(self, ids: Sequence[int]) -> str: ...
+
+    def answer_parser(
+        self, prompt_ids: Sequence[int], kinds: Sequence[PartKind]
+    ) -> ResponseParser | None:
+        """What splits an answer into parts; `None` if it is shown as it is."""
+        ...
 
     def close(self) -> None:
         """Give back what encoding needs; blocks. Decoding goes on."""

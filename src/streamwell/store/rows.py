@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from streamwell.core.conversation import Conversation, ConversationItem
+from streamwell.core.messages import AnswerPart
 from streamwell.core.types import EventKind, FinishReason, RunEvent, RunSpec, Usage
 
 Row = Sequence[Any]
@@ -23,8 +24,19 @@ _KINDS = {code: kind for kind, code in _KIND_CODES.items()}
 #: The kind of the only row of a folded run.
 _FOLDED = 4
 
+
+class _Outcome(msgspec.Struct, array_like=True):
+    """What few events have; a later field needs a default, for the rows that are there."""
+
+    usage: Usage | None
+    error: str | None
+    error_code: str | None
+    parts: tuple[AnswerPart, ...] | None = None
+
+
+_NO_OUTCOME = _Outcome(None, None, None)
 _spec_decoder = msgspec.msgpack.Decoder(RunSpec)
-_outcome_decoder = msgspec.msgpack.Decoder(tuple[Usage | None, str | None, str | None])
+_outcome_decoder = msgspec.msgpack.Decoder(_Outcome)
 #: Rows without the id of their run.
 _fold_decoder = msgspec.msgpack.Decoder(
     list[tuple[int, int, int, bytes, bytes, str | None, bytes | None]]
@@ -96,7 +108,7 @@ def events_from_row(row: Row) -> list[RunEvent]:
 def _event_from_row(row: Row) -> RunEvent:
     # Unpacked, because looking the columns up by name takes longer than all the rest.
     run_id, seq, kind, choice, token_ids, text, finish_reason, outcome = row
-    usage, error, error_code = _outcome_decoder.decode(outcome) if outcome else (None,) * 3
+    more = _outcome_decoder.decode(outcome) if outcome else _NO_OUTCOME
     return RunEvent(
         run_id=run_id,
         seq=seq,
@@ -105,9 +117,10 @@ def _event_from_row(row: Row) -> RunEvent:
         token_ids=_unpack_ids(token_ids),
         text=text.decode(),
         finish_reason=FinishReason(finish_reason) if finish_reason else None,
-        usage=usage,
-        error=error,
-        error_code=error_code,
+        usage=more.usage,
+        error=more.error,
+        error_code=more.error_code,
+        parts=more.parts,
     )
 
 
@@ -166,5 +179,5 @@ def _unpack_ids(packed: bytes) -> tuple[int, ...]:
 
 
 def _pack_outcome(event: RunEvent) -> bytes | None:
-    outcome = (event.usage, event.error, event.error_code)
-    return None if outcome == (None, None, None) else msgspec.msgpack.encode(outcome)
+    outcome = _Outcome(event.usage, event.error, event.error_code, event.parts)
+    return None if outcome == _NO_OUTCOME else msgspec.msgpack.encode(outcome)

@@ -22,10 +22,17 @@ from typing import TYPE_CHECKING
 import structlog
 
 from streamwell.core.errors import InvalidRequest, LoadError
-from streamwell.core.types import Message
+from streamwell.core.messages import ChatOptions, Message, PartKind
 from streamwell.models.inspection import inspect_tokenizer
 from streamwell.text.chat_template import HarmfulTemplate, TemplateRenderer
+from streamwell.text.chat_variables import chat_variables, refuse_surrogates, takes_tools
 from streamwell.text.gguf_tokenizer import make_tokenizer
+from streamwell.text.response_parser import ResponseParser
+from streamwell.text.response_template import (
+    ResponseTemplate,
+    UnsupportedTemplate,
+    parse_response_template,
+)
 from streamwell.text.tokenizer_trial import tried_out
 
 if TYPE_CHECKING:
@@ -35,6 +42,9 @@ log = structlog.get_logger()
 
 #: The largest templates of real models have 30,000.
 _MAX_TEMPLATE_CHARS = 1 << 20
+#: At the end of a prompt, those that may belong to the answer already.
+_MAX_BEGUN_IDS = 256
+_NO_OPTIONS = ChatOptions()
 #: Most templates render this; some want roles to take turns, and the user to come last.
 _SAMPLE = (Message("user", "Hello!"), Message("assistant", "Hi."), Message("user", "Bye."))
 
@@ -54,6 +64,7 @@ class PromptEncoder:
         self._tokenizer = tokenizer
         self._decode = _plain_decode(tokenizer)
         self._template = _chat_template(tokenizer)
+        self._response_template = _response_template(tokenizer)
         self._renderer = TemplateRenderer()
         self._control_tokens = self._find_control_tokens()
         #: One more than the largest id the tokenizer knows; a model may have more rows.
@@ -85,14 +96,16 @@ class PromptEncoder:
     def has_chat_template(self) -> bool:
         return self._template is not None
 
-    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+    def encode_chat(
+        self, messages: Sequence[Message], options: ChatOptions = _NO_OPTIONS
+    ) -> list[int]:
         """The ids of a conversation, up to where the assistant's answer begins.
 
         Only the template writes control tokens: a `<|im_end|>` in a message is plain text.
 
         Raises:
-            InvalidRequest: there is no chat template, it refuses these messages, or it takes too
-                much time or room for them.
+            InvalidRequest: there is no chat template, it knows no tools, it refuses these messages,
+                or it takes too much time or room for them.
         """
         from transformers.utils.chat_template_utils import encode_marked_chat, mark_control_tokens
 
@@ -101,16 +114,14 @@ class PromptEncoder:
             raise InvalidRequest(message, param="messages")
         if not messages:
             raise InvalidRequest("An empty conversation has no answer.", param="messages")
-        for index, item in enumerate(messages):
-            _refuse_surrogates(item.content, param=f"messages.{index}.content")
-        said = [{"role": item.role, "content": item.content} for item in messages]
-        variables = {
-            **self._tokenizer.special_tokens_map,
-            "messages": mark_control_tokens(said, self._control_tokens),
-            "tools": None,
-            "documents": None,
-            "add_generation_prompt": True,
-        }
+        if options.tools and not takes_tools(self._template):
+            raise InvalidRequest("the chat template of this model takes no tools", param="tools")
+
+        def mark(text: str) -> str:
+            marked: str = mark_control_tokens(text, self._control_tokens)
+            return marked
+
+        variables = chat_variables(messages, options, mark) | self._tokenizer.special_tokens_map
         text = self._renderer.render(self._template, variables)
         with _failures_refused("messages"):
             ids: list[int] = encode_marked_chat(self._tokenizer, text)
@@ -124,7 +135,7 @@ class PromptEncoder:
         Raises:
             InvalidRequest: the text is not valid Unicode.
         """
-        _refuse_surrogates(text, param="prompt")
+        refuse_surrogates(text, param="prompt")
         with _failures_refused("prompt"):
             ids: list[int] = self._tokenizer.encode(text)
         return ids
@@ -132,6 +143,21 @@ class PromptEncoder:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these ids as it is: without special tokens, and nothing tidied up."""
         return self._decode(ids)
+
+    def answer_parser(
+        self, prompt_ids: Sequence[int], kinds: Sequence[PartKind]
+    ) -> ResponseParser | None:
+        """What splits the answer to a prompt into these kinds of parts and content.
+
+        `None` if the model's folder does not say how, or nothing is to be split off.
+        """
+        if self._response_template is None or not kinds:
+            return None
+        end: str = self._tokenizer.decode(
+            list(prompt_ids[-_MAX_BEGUN_IDS:]), clean_up_tokenization_spaces=False
+        )
+        begun = self._response_template.answer_begun_in(end)
+        return ResponseParser(self._response_template, kinds, begun)
 
     def close(self) -> None:
         """End the process that renders templates; it ends by itself, too, with the encoder."""
@@ -191,6 +217,18 @@ def _chat_template(tokenizer: PreTrainedTokenizerBase) -> str | None:
     return template
 
 
+def _response_template(tokenizer: PreTrainedTokenizerBase) -> ResponseTemplate | None:
+    source = getattr(tokenizer, "response_template", None)
+    if not source:
+        return None
+    special = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
+    try:
+        return parse_response_template(source, unseen=special)
+    except UnsupportedTemplate as error:
+        log.warning("answers are not split: no such response template is served", reason=str(error))
+        return None
+
+
 def _plain_decode(tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[int]], str]:
     if tokenizer.is_fast:
         # It skips special tokens, tidies nothing up, and costs a third of the call around it.
@@ -218,13 +256,6 @@ def _keeping_last_space(
         if token.isalnum() and decode([token_id, token_id]) == 2 * token:
             return lambda ids: decode([*ids, token_id]).removesuffix(token)
     return decode
-
-
-def _refuse_surrogates(text: str, param: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidRequest("The text has half a surrogate pair in it.", param) from error
 
 
 @contextmanager

@@ -22,12 +22,19 @@ from streamwell.core.types import (
     SamplingOptions,
     Usage,
 )
+from streamwell.server.convert.tools import (
+    answer_message,
+    chat_options,
+    core_calls,
+    part_delta,
+    stored_calls,
+)
 from streamwell.server.schemas.fields import GenerationRequest
 from streamwell.server.schemas.openai import ChatMessage, ChatRequest, CompletionRequest
 
 _ROLES = {"developer": "system"}
 #: Parts of a message that would change the prompt.
-_UNSUPPORTED_IN_MESSAGES = ("tool_calls", "function_call", "tool_call_id", "audio")
+_UNSUPPORTED_IN_MESSAGES = ("function_call", "audio")
 
 
 def chat_run(body: ChatRequest, tenant: str, idempotency_key: str = "") -> RunRequest:
@@ -43,6 +50,7 @@ def chat_run(body: ChatRequest, tenant: str, idempotency_key: str = "") -> RunRe
         terms=terms,
         num_choices=body.n or 1,
         options=options_of(body, body.max_completion_tokens or body.max_tokens),
+        chat=chat_options(body),
         stop=tuple(body.stop or ()),
         tenant=tenant,
         priority=body.priority or 0,
@@ -91,7 +99,8 @@ def wire_message(at: int, message: ChatMessage) -> Message:
         if (message.model_extra or {}).get(name):
             raise InvalidRequest(f"{name} is not supported yet", f"messages.{at}.{name}")
     role = _ROLES.get(message.role, message.role)
-    return Message(role, "".join(part.text for part in message.content))
+    text = "".join(part.text for part in message.content)
+    return Message(role, text, core_calls(at, message), message.tool_call_id or "")
 
 
 def options_of(body: GenerationRequest, max_tokens: int | None) -> SamplingOptions:
@@ -119,6 +128,7 @@ def usage_dict(usage: Usage) -> dict[str, Any]:
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
 
 
@@ -134,7 +144,7 @@ class ChunkEncoder:
     def __init__(self, spec: RunSpec) -> None:
         self._is_chat = spec.kind is RunKind.CHAT
         self._include_usage = spec.terms.include_usage
-        self._head = {
+        self._head: dict[str, Any] = {
             "id": spec.run_id,
             "object": "chat.completion.chunk" if self._is_chat else "text_completion",
             "created": spec.created_s,
@@ -151,27 +161,42 @@ class ChunkEncoder:
                 # for a completion an empty text: it brings the id from which to go on
                 role = {"role": "assistant", "content": ""}
                 return [self._chunk(event, role)]
-            case EventKind.DELTA:
+            case EventKind.DELTA if event.parts is None:
                 before, after = self._around_text.get(event.index) or self._split(event)
                 return [before + orjson.dumps(event.text) + after]
+            case EventKind.DELTA:
+                return self._parts(event)
             case EventKind.FINISH:
                 is_error = event.finish_reason is FinishReason.ERROR
-                return [] if is_error else [self._chunk(event, {})]
+                return (
+                    []
+                    if is_error
+                    else [*self._parts(event), self._chunk(event, {}, event.finish_reason)]
+                )
         return self._end(event)
+
+    def _parts(self, event: RunEvent) -> list[bytes]:
+        """A chunk for each part of the answer; only chats have any."""
+        run_id = self._head["id"]
+        return [
+            self._chunk(event, part_delta(run_id, event.index, part)) for part in event.parts or ()
+        ]
 
     def _split(self, event: RunEvent) -> tuple[bytes, bytes]:
         before, _, after = self._chunk(event, {"content": ""}).rpartition(b'""')
         self._around_text[event.index] = before, after
         return before, after
 
-    def _chunk(self, event: RunEvent, delta: dict[str, str]) -> bytes:
+    def _chunk(
+        self, event: RunEvent, delta: dict[str, Any], reason: FinishReason | None = None
+    ) -> bytes:
         choice: dict[str, Any] = {"index": event.index}
         if self._is_chat:
             choice["delta"] = delta
         else:
             choice["text"] = delta.get("content", "")
         choice["logprobs"] = None
-        choice["finish_reason"] = event.finish_reason
+        choice["finish_reason"] = reason
         chunk: dict[str, Any] = {**self._head, "choices": [choice]}
         if self._include_usage:
             chunk["usage"] = None
@@ -194,19 +219,12 @@ class ChunkEncoder:
 
 def completion_dict(spec: RunSpec, events: Sequence[RunEvent]) -> dict[str, Any]:
     """A run as a completion object: the answer, once all of its events are there."""
-    texts: dict[int, list[str]] = {}
-    reasons: dict[int, FinishReason | None] = {}
+    of_choice: list[list[RunEvent]] = [[] for _ in range(spec.total_choices)]
     for event in events:
-        if event.kind is EventKind.DELTA:
-            texts.setdefault(event.index, []).append(event.text)
-        elif event.kind is EventKind.FINISH:
-            reasons[event.index] = event.finish_reason
+        of_choice[event.index].append(event)
     usage = events[-1].usage if events else None
     is_chat = spec.kind is RunKind.CHAT
-    choices = [
-        _choice(index, "".join(texts.get(index, ())), reasons.get(index), is_chat=is_chat)
-        for index in range(spec.total_choices)
-    ]
+    choices = [_choice(spec, index, of_choice[index]) for index in range(spec.total_choices)]
     metadata = {"metadata": dict(spec.terms.metadata)} if spec.terms.store else {}
     return {
         "id": spec.run_id,
@@ -222,18 +240,25 @@ def completion_dict(spec: RunSpec, events: Sequence[RunEvent]) -> dict[str, Any]
 
 def stored_messages(spec: RunSpec) -> list[dict[str, Any]]:
     """The messages that a stored completion answers, oldest first."""
-    return [
-        {
-            "id": f"{spec.run_id}-{at}",
-            "role": message.role,
-            "content": message.content,
-            "name": None,
-        }
-        for at, message in enumerate(spec.terms.messages)
-    ]
+    return [_stored_message(spec, at, item) for at, item in enumerate(spec.terms.messages)]
 
 
-def _choice(index: int, text: str, reason: FinishReason | None, *, is_chat: bool) -> dict[str, Any]:
-    message = {"role": "assistant", "content": text, "refusal": None}
-    body: dict[str, Any] = {"message": message} if is_chat else {"text": text}
+def _stored_message(spec: RunSpec, at: int, message: Message) -> dict[str, Any]:
+    body: dict[str, Any] = {"id": f"{spec.run_id}-{at}", "role": message.role}
+    body |= {"content": message.content, "name": None}
+    if message.tool_calls:
+        body["tool_calls"] = stored_calls(message.tool_calls)
+    if message.tool_call_id:
+        body["tool_call_id"] = message.tool_call_id
+    return body
+
+
+def _choice(spec: RunSpec, index: int, events: Sequence[RunEvent]) -> dict[str, Any]:
+    """One choice, from its events."""
+    if spec.kind is RunKind.CHAT:
+        body: dict[str, Any] = {"message": answer_message(spec.run_id, index, events)}
+    else:
+        body = {"text": "".join(event.text for event in events)}
+    reasons = [event.finish_reason for event in events if event.kind is EventKind.FINISH]
+    reason = reasons[0] if reasons else None
     return {"index": index, **body, "logprobs": None, "finish_reason": reason}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, FailFast, Field
+from pydantic import BeforeValidator, FailFast, Field, model_validator
 
 from streamwell.server.schemas.fields import (
     MAX_MESSAGES,
@@ -15,6 +15,7 @@ from streamwell.server.schemas.fields import (
     TokenCount,
     WireModel,
 )
+from streamwell.server.schemas.tools import CalledTools, CallId, JsonObject, Tools
 
 
 class TextPart(WireModel):
@@ -33,10 +34,20 @@ def as_parts(value: Any) -> Any:  # noqa: ANN401 - a validator takes whatever wa
 class ChatMessage(WireModel):
     """One message of a conversation."""
 
-    role: Literal["system", "developer", "user", "assistant"]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Annotated[
         list[TextPart], FailFast(), BeforeValidator(as_parts), Field(max_length=MAX_PARTS)
     ]
+    tool_calls: CalledTools
+    tool_call_id: CallId | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _calls_are_enough(cls, value: Any) -> Any:  # noqa: ANN401 - whatever was sent
+        """A message that calls tools may say nothing beside."""
+        if isinstance(value, dict) and value.get("tool_calls") and value.get("content") is None:
+            return {**value, "content": ""}
+        return value
 
 
 class ChatRequest(GenerationRequest):
@@ -44,6 +55,11 @@ class ChatRequest(GenerationRequest):
 
     messages: Annotated[list[ChatMessage], FailFast(), Field(min_length=1, max_length=MAX_MESSAGES)]
     max_completion_tokens: TokenCount | None = None
+    tools: Tools
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
+    #: Variables of the model's own chat template.
+    chat_template_kwargs: JsonObject | None = None
 
 
 def _as_prompts(value: Any) -> Any:  # noqa: ANN401 - a validator takes whatever was sent
