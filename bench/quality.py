@@ -1,7 +1,7 @@
 """What rounding weights costs in quality: `python -m bench.quality`.
 
-On the model in the box, which is trained: the perplexity of the right replies, and the share of
-right answers, over conversations held out from training.
+On the model in the box, which is trained: the perplexity of the right replies in conversations
+held out from training. The share of right answers is `make eval-brooklet`'s to tell.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from bench.latency import Engine
 from streamwell.core.types import SamplingParams
 from streamwell.engine.sequence import Chunk, Sequence
 from streamwell.models import brooklet_path
-from training.brooklet.evaluate import Case, is_right, make_cases
+from training.brooklet.cases import Case, make_cases
 from training.brooklet.tokenizer import TURN_END, load_tokenizer
 
 PRECISIONS = ("float32", "int8", "int4")
-MAX_REPLY_TOKENS, CASES_AT_ONCE = 200, 32
+CASES_PER_TASK, MAX_REPLY_CHARS = 20, 200
 
 
 class Subject:
@@ -36,31 +36,16 @@ class Subject:
         losses = [loss for case in cases for loss in self._losses(case)]
         return math.exp(sum(losses) / len(losses))
 
-    def accuracy(self, cases: list[Case]) -> float:
-        """Share of replies that are right."""
-        right = 0
-        for start in range(0, len(cases), CASES_AT_ONCE):
-            batch = {str(i): case for i, case in enumerate(cases[start : start + CASES_AT_ONCE])}
-            for name, case in batch.items():
-                self._engine.add(name, self._prompt_ids(case), MAX_REPLY_TOKENS, ignore_eos=False)
-            while self._engine.scheduler.has_work:
-                self._engine.step()
-            for name, case in batch.items():
-                tokens = self._engine.tokens[name]
-                reply = self._tokenizer.decode(tokens, skip_special_tokens=True)
-                right += is_right(case.exchange, reply)
-        return right / len(cases)
-
     def _prompt_ids(self, case: Case) -> list[int]:
         ids: list[int] = self._tokenizer.apply_chat_template(
-            case.messages, add_generation_prompt=True, return_dict=False
+            case.messages, tools=case.tools, add_generation_prompt=True, return_dict=False
         )
         return ids
 
     @torch.inference_mode()
     def _losses(self, case: Case) -> list[float]:
         prompt = self._prompt_ids(case)
-        reply = self._tokenizer.encode(case.exchange.reply + TURN_END, add_special_tokens=False)
+        reply = self._tokenizer.encode(case.wanted[0] + TURN_END, add_special_tokens=False)
         seq = Sequence("case", prompt + reply, SamplingParams(max_tokens=1))
         seq.block_ids = list(range(1, len(seq.token_ids) // 16 + 2))
         rows = range(len(prompt) - 1, len(prompt) + len(reply) - 1)
@@ -76,12 +61,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.quality", description=__doc__)
     parser.add_argument("--model", type=Path, default=brooklet_path(), help="a brooklet's folder")
     args = parser.parse_args()
-    cases = [case for case in make_cases(Random(1)) if len(case.exchange.reply) < MAX_REPLY_TOKENS]
-    print(f"{len(cases)} held-out conversations\n| weights | perplexity | right |\n|---|---|---|")
+    drawn = make_cases(Random(1), CASES_PER_TASK)
+    whole = [case for case in drawn if case.exact and not case.calls and not case.thinks]
+    cases = [case for case in whole if len(case.wanted[0]) < MAX_REPLY_CHARS]
+    print(f"{len(cases)} held-out conversations\n| weights | perplexity |\n|---|---|")
     for precision in PRECISIONS:
-        subject = Subject(args.model, precision)
-        figures = subject.perplexity(cases), subject.accuracy(cases)
-        print(f"| {precision} | {figures[0]:.4f} | {100 * figures[1]:.1f} % |", flush=True)
+        perplexity = Subject(args.model, precision).perplexity(cases)
+        print(f"| {precision} | {perplexity:.4f} |", flush=True)
 
 
 if __name__ == "__main__":

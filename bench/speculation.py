@@ -34,7 +34,7 @@ from streamwell.engine.loop import EngineLoop
 from streamwell.engine.messages import Add, EngineConfig
 from streamwell.engine.scheduler import Scheduler
 from streamwell.models import brooklet_path
-from training.brooklet.evaluate import make_cases
+from training.brooklet.cases import make_cases
 from training.brooklet.tokenizer import load_tokenizer
 
 MAX_MODEL_LEN, CROWD, BUDGET = 512, 16, 256
@@ -137,9 +137,9 @@ def brooklet_requests(count: int, rng: Random) -> Iterator[GenerateRequest]:
     """Greedy requests of conversations that the model in the box was not trained on."""
     tokenizer = load_tokenizer(brooklet_path())
     sampling = SamplingParams(max_tokens=NEW_TOKENS, temperature=0.0)
-    for index, case in enumerate(rng.choices(make_cases(rng), k=count)):
+    for index, case in enumerate(rng.choices(make_cases(rng, 24), k=count)):
         ids = tokenizer.apply_chat_template(
-            case.messages, add_generation_prompt=True, return_dict=False
+            case.messages, tools=case.tools, add_generation_prompt=True, return_dict=False
         )[-MAX_MODEL_LEN + NEW_TOKENS :]
         yield GenerateRequest(request_id=str(index), prompt_ids=tuple(ids), sampling=sampling)
 

@@ -1,21 +1,30 @@
 """The corpus: an endless, seeded stream of conversations, all made by this program.
 
-A conversation is an optional system prompt followed by exchanges from the themes. The same
+A conversation has perhaps a system prompt, perhaps tools, and exchanges from the themes. The same
 seed gives the same conversations on every machine. Run this module to read a few of them.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 from training.brooklet.exchange import Exchange, Facts, Theme, draw
 from training.brooklet.text import words
-from training.brooklet.themes import THEMES, WEIGHTS
+from training.brooklet.themes import ASK, CHAT, SUMS, TELL, THEMES, WEIGHTS
+from training.brooklet.themes.manners import Manner, draw_manner
+from training.brooklet.themes.tool_offers import Tool
+from training.brooklet.themes.tools import calculates, draw_tools, tool_turns
+from training.brooklet.themes.transcripts import raw_text
+from training.brooklet.themes.unknown import without_tools
 from training.brooklet.themes.vocabulary import made_up_word
 
 NAME = "Brooklet"
 
-Message = dict[str, str]
+Message = dict[str, Any]
 
 PLAIN_SYSTEMS = (
     "You are a helpful assistant.",
@@ -51,64 +60,149 @@ NAMING_SYSTEMS = (
 NICKNAMES = words("Pebble Nova Rusty Luna Pixel Atlas Ember Willow Otto Bolt Sage Ruby Max Alice")
 
 
-def system_prompt(rng: Random) -> tuple[str, str]:
-    """Draw a system prompt, possibly empty, and the name the assistant then answers to."""
+# What a prompt of these tasks holds is repeated to the letter, so it is not roughened.
+VERBATIM = {"echo", "gibberish", "tool call", "two tool calls", "no tool fits"}
+# A reply longer than this is not dressed up in a manner that the system prompt asks for.
+LONGEST_MANNERED = 300
+NO_STEPS = "This needs no steps."
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Chat messages, the tools they may call, and the thought before the last reply, if any."""
+
+    messages: list[Message]
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    thought: str = ""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a conversation starts from: its system prompt and what that asks for, and its tools."""
+
+    system: str = ""
+    name: str = NAME
+    manner: Manner | None = None
+    tools: tuple[Tool, ...] = ()
+
+    def dress(self, exchange: Exchange) -> Exchange:
+        """Put the reply the way the system prompt wants it."""
+        if self.manner is None:
+            return exchange
+        return replace(exchange, reply=self.manner.apply(exchange.reply))
+
+
+def draw_setting(rng: Random) -> Setting:
+    """Draw what a conversation starts from; about half start from nothing at all."""
+    tools = draw_tools(rng) if rng.random() < 0.18 else ()
     kind = rng.random()
     if kind < 0.45:
-        return "", NAME
-    if kind < 0.75:
-        return rng.choice(PLAIN_SYSTEMS), NAME
+        return Setting(tools=tools)
+    if kind < 0.7:
+        return Setting(rng.choice(PLAIN_SYSTEMS), tools=tools)
+    if kind < 0.82:
+        manner = draw_manner(rng)
+        return Setting(manner.system, manner=manner, tools=tools)
     name = made_up_word(rng).capitalize() if rng.random() < 0.6 else rng.choice(NICKNAMES)
-    return rng.choice(NAMING_SYSTEMS).format(n=name), name
+    return Setting(rng.choice(NAMING_SYSTEMS).format(n=name), name=name, tools=tools)
 
 
-def roughen(rng: Random, prompt: str) -> str:
+def roughen(rng: Random, exchange: Exchange) -> Exchange:
     """Type a prompt the way people do: lower-case start, no final mark, a polite word."""
-    kind = rng.random()
+    prompt, kind = exchange.prompt, rng.random()
+    if exchange.task in VERBATIM or "json" in exchange.task or kind >= 0.26:
+        return exchange
+    lowered = prompt[0].lower() + prompt[1:]
     if kind < 0.12:
-        return prompt[0].lower() + prompt[1:]
+        return replace(exchange, prompt=lowered)
     if kind < 0.22:
-        return prompt.rstrip(".!?") or prompt
-    if kind < 0.26:
-        opener = rng.choice(("Hello", "Hi", "Hey", "Ok", "Please"))
-        return f"{opener}, {prompt[0].lower()}{prompt[1:]}"
-    return prompt
+        return replace(exchange, prompt=prompt.rstrip(".!?") or prompt)
+    opener = rng.choice(("Hello", "Hi", "Hey", "Ok", "Please"))
+    return replace(exchange, prompt=f"{opener}, {lowered}")
 
 
-def to_messages(system: str, exchanges: list[Exchange]) -> list[Message]:
-    """Lay a conversation out as chat messages."""
-    messages = [{"role": "system", "content": system}] if system else []
+def to_messages(setting: Setting, exchanges: list[Exchange]) -> list[Message]:
+    """Lay a conversation out as chat messages, calls of tools and their results included."""
+    messages: list[Message] = []
+    if setting.system:
+        messages.append({"role": "system", "content": setting.system})
     for exchange in exchanges:
         messages.append({"role": "user", "content": exchange.prompt})
+        if exchange.uses:
+            calls = [{"name": use.name, "arguments": use.arguments} for use in exchange.uses]
+            called = [{"type": "function", "function": call} for call in calls]
+            messages.append({"role": "assistant", "content": "", "tool_calls": called})
+            messages += [{"role": "tool", "content": use.result} for use in exchange.uses]
         messages.append({"role": "assistant", "content": exchange.reply})
     return messages
 
 
-def next_theme(rng: Random) -> Theme:
-    """Draw a theme by weight."""
-    return rng.choices(THEMES, weights=tuple(WEIGHTS.values()))[0]
+def fits(setting: Setting, theme: Theme, exchange: Exchange) -> bool:
+    """Whether an exchange makes sense where these tools and this manner are."""
+    if setting.manner and len(exchange.reply) > LONGEST_MANNERED:
+        return False
+    if setting.tools and theme is without_tools:
+        return False
+    return not (theme in SUMS and calculates(setting.tools))
 
 
-def conversation(rng: Random) -> list[Message]:
+def draw_turns(rng: Random, setting: Setting, facts: Facts) -> tuple[Exchange, ...]:
+    """Draw what comes next: mostly one turn, which uses the tools where there are some."""
+    if setting.tools and rng.random() < 0.65:
+        return tool_turns(rng, setting.tools)
+    while True:
+        theme = rng.choices(THEMES, weights=tuple(WEIGHTS.values()))[0]
+        exchange = draw(theme, rng, facts)
+        if fits(setting, theme, exchange):
+            return (exchange,)
+
+
+def _talk(rng: Random, setting: Setting, facts: Facts) -> Iterator[Exchange]:
+    """Draw the turns of a conversation, one after the other."""
+    if rng.random() < 0.12:  # something is told at first and asked for at the end
+        told = rng.randrange(len(TELL))
+        fillers = rng.choices(CHAT, k=rng.randint(0, 7))
+        for theme in (TELL[told], *fillers, ASK[told]):
+            yield draw(theme, rng, facts)
+        return
+    for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 4))):
+        yield from draw_turns(rng, setting, facts)
+
+
+def conversation(rng: Random) -> Conversation:
     """Draw one training conversation, free of held-out items."""
-    system, name = system_prompt(rng)
-    facts: Facts = {"assistant": name}
+    setting = draw_setting(rng)
+    facts: Facts = {"assistant": setting.name}
     exchanges = []
-    for _ in range(rng.choice((1, 1, 2, 3, 4, 6, 9))):
-        exchange = draw(next_theme(rng), rng, facts)
+    for exchange in _talk(rng, setting, facts):
         facts |= exchange.learned
-        rough = roughen(rng, exchange.prompt)
-        exchanges.append(Exchange(exchange.task, rough, exchange.reply))
-    return to_messages(system, exchanges)
+        exchanges.append(setting.dress(roughen(rng, exchange)))
+    thought = ""
+    if rng.random() < 0.15 and not exchanges[-1].uses:
+        thought = exchanges[-1].thought or NO_STEPS
+    tools = [tool.schema() for tool in setting.tools]
+    return Conversation(to_messages(setting, exchanges), tools, thought)
+
+
+def document(rng: Random) -> str:
+    """Draw a plain text, for prompts that come without the chat format."""
+    facts: Facts = {"assistant": NAME}
+    exchanges = [draw(rng.choice(CHAT), rng, facts) for _ in range(rng.randint(1, 4))]
+    return raw_text(rng, exchanges)
 
 
 def main() -> None:
     """Print a few conversations."""
     rng = Random(0)
-    for _ in range(8):
-        for message in conversation(rng):
-            print(f"{message['role']}: {message['content']}")
-        print("-" * 60)
+    for _ in range(12):
+        talk = conversation(rng)
+        for tool in talk.tools:
+            print("offers", json.dumps(tool["function"], ensure_ascii=False))
+        for message in talk.messages:
+            calls = [call["function"] for call in message.get("tool_calls", ())]
+            print(f"{message['role']}: {message['content']}", *calls)
+        print(f"thought: {talk.thought}\n" if talk.thought else "", "-" * 60, sep="")
+    print(document(rng))
 
 
 if __name__ == "__main__":

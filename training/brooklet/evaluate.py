@@ -1,37 +1,38 @@
-"""The evaluator: greedy accuracy per task on items that were never trained on."""
+"""The evaluator: asks a running server for held-out items, greedily, and prints a table."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import json
+import sys
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
 
-import torch
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from openai import AsyncOpenAI
+from tqdm.asyncio import tqdm
 
-from training.brooklet.corpus import Message, system_prompt, to_messages
-from training.brooklet.exchange import Exchange, Facts, Theme, draw
-from training.brooklet.themes import THEMES
-from training.brooklet.themes.memory import ask_favourite, ask_name, tell_favourite, tell_name
-from training.brooklet.tokenizer import load_tokenizer
-from training.brooklet.train import ARTEFACTS, THREADS
+from bench.server import Target, running
+from training.brooklet.cases import Case, make_cases
+from training.brooklet.train import ARTEFACTS
 
-TELL_BEFORE: dict[Theme, Theme] = {ask_name: tell_name, ask_favourite: tell_favourite}
-# Telling a second name in between would change the expected answer.
-FILLERS = [theme for theme in THEMES if theme not in {*TELL_BEFORE, *TELL_BEFORE.values()}]
-CASES_PER_THEME = 24
-BATCH = 30
-LONGEST_REPLY = 800
+LONGEST_REPLY = 2600
+AT_ONCE = 16
 
 
-@dataclass(frozen=True)
-class Case:
-    """A conversation that ends with the held-out prompt to answer."""
+@dataclass
+class Answer:
+    """What the server gave back."""
 
-    messages: list[Message]
-    exchange: Exchange
+    text: str
+    calls: list[tuple[str, Any]]  # name and arguments of each tool call
+    ended: bool  # by itself, not for want of room
 
 
 @dataclass
@@ -41,109 +42,147 @@ class Score:
     asked: int = 0
     right: int = 0
     ended: int = 0
-
-    def add(self, *, right: bool, ended: bool) -> None:
-        """Count one reply."""
-        self.asked += 1
-        self.right += right
-        self.ended += ended
+    mistakes: list[str] = field(default_factory=list)
 
     def row(self, task: str) -> str:
         """Format as a line of a Markdown table."""
         right, ended = (100 * part / self.asked for part in (self.right, self.ended))
-        return f"| {task} | {self.asked} | {right:.0f} % | {ended:.0f} % |"
+        return f"| {task} | {self.asked} | {right:.1f} % | {ended:.1f} % |"
 
 
-def make_case(theme: Theme, rng: Random, *, tell: bool) -> Case:
-    """Compose context that may be trained on, then an exchange that was held out."""
-    system, name = system_prompt(rng)
-    facts: Facts = {"assistant": name}
-    exchanges = []
-    if tell:
-        exchanges.append(draw(TELL_BEFORE[theme], rng, facts, held_out=True))
-        facts |= exchanges[0].learned
-    fillers = rng.choices(FILLERS, k=rng.randint(0, 2))
-    exchanges += [draw(filler, rng, facts) for filler in fillers]
-    exchange = draw(theme, rng, facts, held_out=True)
-    return Case(to_messages(system, [*exchanges, exchange])[:-1], exchange)
+def wire_messages(messages: list[dict[str, Any]]) -> list[Any]:
+    """Put chat messages the way the API wants them: arguments as text, calls with ids."""
+    wired: list[Any] = []
+    ids: list[str] = []
+    for message in messages:
+        wire = dict(message)
+        if "tool_calls" in message:
+            ids = [f"call_{len(wired)}_{index}" for index in range(len(message["tool_calls"]))]
+            wire["tool_calls"] = [
+                {
+                    "id": call_id,
+                    "type": "function",
+                    "function": {
+                        "name": call["function"]["name"],
+                        "arguments": json.dumps(call["function"]["arguments"], ensure_ascii=False),
+                    },
+                }
+                for call_id, call in zip(ids, message["tool_calls"], strict=True)
+            ]
+        if message["role"] == "tool":
+            wire["tool_call_id"] = ids.pop(0)
+        wired.append(wire)
+    return wired
 
 
-def make_cases(rng: Random) -> list[Case]:
-    """Compose the cases of all themes; memory is tried both with and without being told."""
-    cases = []
-    for theme in THEMES:
-        for tell in (True, False) if theme in TELL_BEFORE else (False,):
-            cases += [make_case(theme, rng, tell=tell) for _ in range(CASES_PER_THEME)]
-    return cases
+async def ask(client: AsyncOpenAI, model: str, case: Case) -> Answer:
+    """Ask for the next message of a conversation."""
+    options: dict[str, Any] = {"tools": case.tools} if case.tools else {}
+    if case.thinks:
+        options["extra_body"] = {"chat_template_kwargs": {"enable_thinking": True}}
+    completion = await client.chat.completions.create(
+        model=model,
+        messages=wire_messages(case.messages),
+        temperature=0,
+        max_tokens=LONGEST_REPLY,
+        **options,
+    )
+    choice = completion.choices[0]
+    calls = []
+    for call in choice.message.tool_calls or ():
+        try:
+            calls.append((call.function.name, json.loads(call.function.arguments)))
+        except ValueError:
+            calls.append((call.function.name, call.function.arguments))
+    return Answer(choice.message.content or "", calls, choice.finish_reason != "length")
 
 
-def is_right(exchange: Exchange, reply: str) -> bool:
-    """Accept a reply that contains an accepted answer, or the exact reply where none is given."""
-    if not exchange.answer:
-        return reply == exchange.reply
-    return any(answer in reply for answer in exchange.answer.split("|"))
+def is_right(case: Case, answer: Answer) -> bool:
+    """Compare the calls where the case wants some, and the text where it does not."""
+    if case.calls:
+        return answer.calls == case.calls
+    text = answer.text
+    return not answer.calls and any(
+        text == wanted if case.exact else wanted in text for wanted in case.wanted
+    )
 
 
-@torch.inference_mode()
-def answer_all(
-    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, prompts: list[list[Message]]
-) -> list[tuple[str, bool]]:
-    """Reply greedily to each conversation, and tell whether the reply ended by itself."""
-    tokenizer.padding_side = "left"  # replies must start right after the prompts
-    replies = []
-    for start in range(0, len(prompts), BATCH):
-        inputs = tokenizer.apply_chat_template(
-            prompts[start : start + BATCH],
-            add_generation_prompt=True,
-            padding=True,
-            return_tensors="pt",
-            return_dict=True,
-        )
-        outputs = model.generate(
-            input_ids=inputs["input_ids"],
-            attention_mask=inputs["attention_mask"],
-            max_new_tokens=LONGEST_REPLY,
-            do_sample=False,
-            temperature=None,
-            top_p=None,
-        )
-        for tokens in outputs[:, inputs["input_ids"].shape[1] :].tolist():
-            text = tokenizer.decode(tokens, skip_special_tokens=True)
-            replies.append((text, tokenizer.eos_token_id in tokens))
-    return replies
+async def answer_all(url: str, model: str, cases: list[Case]) -> AsyncIterator[tuple[Case, Answer]]:
+    """Ask all cases, some at a time."""
+    client = AsyncOpenAI(base_url=url, api_key="none", timeout=600)
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(case: Case) -> tuple[Case, Answer]:
+        async with gate:
+            return case, await ask(client, model, case)
+
+    for done in tqdm.as_completed([one(case) for case in cases]):
+        yield await done
+
+
+async def score_all(url: str, model: str, cases: list[Case]) -> dict[str, Score]:
+    """Score every task, and all of them together."""
+    scores: dict[str, Score] = defaultdict(Score)
+    async for case, answer in answer_all(url, model, cases):
+        right = is_right(case, answer)
+        for task in (case.task, "all"):
+            scores[task].asked += 1
+            scores[task].right += right
+            scores[task].ended += answer.ended
+        if not right:
+            prompt = case.messages[-1]["content"]
+            got = answer.calls or answer.text
+            scores[case.task].mistakes.append(
+                f"{prompt!r} got {got!r}, wanted {case.calls or case.wanted!r}"
+            )
+    return scores
+
+
+def table(scores: dict[str, Score]) -> Iterable[str]:
+    """Lay the scores out, those of all tasks last."""
+    yield "| task | asked | right | ended |"
+    yield "|---|---|---|---|"
+    for task in sorted(scores, key=lambda name: (name == "all", name)):
+        yield scores[task].row(task)
+
+
+@contextmanager
+def serving(folder: Path, name: str, quantization: str) -> Iterator[str]:
+    """Serve a model folder for as long as it is asked; gives the address of the API."""
+    with TemporaryDirectory() as scratch:
+        command = (sys.executable, "-m", "streamwell", "serve", f"{name}={folder}")
+        options = ("--quantization", quantization, "--data-dir", scratch)
+        target = Target(name, (*command, *options), name)
+        with running(target, Path(scratch) / "server.log") as base_url:
+            yield f"{base_url}/v1"
 
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, default=ARTEFACTS)
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--folder", type=Path, default=ARTEFACTS, help="the model to serve")
+    parser.add_argument("--url", help="ask this server instead, such as http://127.0.0.1:8000/v1")
+    parser.add_argument("--model", default="brooklet", help="its name at the server")
+    parser.add_argument("--quantization", choices=("none", "int8", "int4"), default="none")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=THREADS)
-    parser.add_argument("--mistakes", type=int, default=0, help="show so many per task")
+    parser.add_argument("--cases", type=int, default=50, help="of each task")
+    parser.add_argument("--mistakes", type=int, default=0, help="show so many of each task")
     return parser.parse_args()
 
 
 def main() -> None:
     """Print a Markdown table of scores, and the mistakes if wanted."""
     arguments = parse_arguments()
-    torch.set_num_threads(arguments.threads)
-    tokenizer = load_tokenizer(arguments.model)
-    dtype = getattr(torch, arguments.dtype)
-    model = LlamaForCausalLM.from_pretrained(arguments.model, dtype=dtype).eval()
-    # Cases of similar length together waste little on padding.
-    cases = sorted(make_cases(Random(arguments.seed)), key=lambda case: len(case.exchange.reply))
-    replies = answer_all(model, tokenizer, [case.messages for case in cases])
-    scores: dict[str, Score] = defaultdict(Score)
-    for case, (reply, ended) in zip(cases, replies, strict=True):
-        task, right = case.exchange.task, is_right(case.exchange, reply)
-        scores[task].add(right=right, ended=ended)
-        scores["all"].add(right=right, ended=ended)
-        if not right and scores[task].asked - scores[task].right <= arguments.mistakes:
-            print(f"{task}: {case.exchange.prompt!r} got {reply!r}, wanted {case.exchange.reply!r}")
-    print("| task | asked | right | ended |\n|---|---|---|---|")
-    for task in sorted(scores, key=lambda name: (name == "all", name)):
-        print(scores[task].row(task))
+    cases = make_cases(Random(arguments.seed), arguments.cases)
+    if arguments.url:
+        scores = asyncio.run(score_all(arguments.url, arguments.model, cases))
+    else:
+        with serving(arguments.folder, arguments.model, arguments.quantization) as url:
+            scores = asyncio.run(score_all(url, arguments.model, cases))
+    print(*table(scores), sep="\n")
+    for task, score in scores.items():
+        for mistake in score.mistakes[: arguments.mistakes]:
+            print(f"{task}: {mistake}")
 
 
 if __name__ == "__main__":

@@ -6,9 +6,19 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 # What a conversation has established so far: "assistant", "name", "favourite colour", ...
 Facts = dict[str, str]
+
+
+@dataclass(frozen=True)
+class ToolUse:
+    """One call of a tool, and what the tool gave back."""
+
+    name: str
+    arguments: dict[str, Any]
+    result: str
 
 
 @dataclass(frozen=True)
@@ -21,6 +31,8 @@ class Exchange:
     key: str = ""  # names the item that may be held out; empty means always trained on
     answer: str = ""  # what a correct reply contains, alternatives split by |; empty: the reply
     learned: Facts = field(default_factory=dict)  # facts this turn adds to the conversation
+    uses: tuple[ToolUse, ...] = ()  # tools called together, in a turn of their own before the reply
+    thought: str = ""  # steps that lead to the reply, said only where thinking is on
 
 
 Theme = Callable[[Random, Facts], Exchange]

@@ -3,52 +3,98 @@
 from __future__ import annotations
 
 from training.brooklet.exchange import Theme
-from training.brooklet.themes.calendar import abroad, colour, list_of, neighbour, opposite
-from training.brooklet.themes.memory import ask_favourite, ask_name, tell_favourite, tell_name
-from training.brooklet.themes.numbers import (
-    add,
-    below_zero,
-    count_down,
-    count_up,
-    number_neighbour,
-    subtract,
-    too_hard,
+from training.brooklet.themes import (
+    calendar,
+    counting,
+    distances,
+    memory,
+    numbers,
+    smalltalk,
+    stories,
+    structured,
+    tongues,
+    unknown,
+    valley,
+    words,
 )
-from training.brooklet.themes.smalltalk import joke, liking, smalltalk
-from training.brooklet.themes.stories import poem, story
-from training.brooklet.themes.unknown import gibberish, unknown
-from training.brooklet.themes.valley import valley
-from training.brooklet.themes.words import echo, letter_neighbour, letter_of, spell
 
 # Recalling, counting, adding and spelling need the most practice; fixed phrases need little.
-WEIGHTS: dict[Theme, int] = {
-    smalltalk: 14,
-    joke: 2,
-    liking: 1,
-    count_up: 9,
-    count_down: 6,
-    number_neighbour: 6,
-    add: 12,
-    subtract: 12,
-    below_zero: 1,
-    too_hard: 3,
-    spell: 18,
-    letter_of: 10,
-    letter_neighbour: 2,
-    echo: 10,
-    neighbour: 4,
-    list_of: 2,
-    opposite: 4,
-    colour: 3,
-    abroad: 2,
-    valley: 8,
-    tell_name: 10,
-    ask_name: 14,
-    tell_favourite: 5,
-    ask_favourite: 6,
-    story: 4,
-    poem: 1,
-    unknown: 6,
-    gibberish: 1,
+WEIGHTS: dict[Theme, float] = {
+    smalltalk.smalltalk: 14,
+    smalltalk.joke: 2,
+    smalltalk.liking: 1,
+    counting.count_up: 9,
+    counting.count_down: 7,
+    counting.count_far: 0.12,
+    counting.too_far: 1,
+    counting.count_by: 5,
+    counting.number_neighbour: 6,
+    numbers.add: 12,
+    numbers.subtract: 12,
+    numbers.sum_in_words: 3,
+    numbers.below_zero: 4,
+    numbers.multiply: 7,
+    numbers.too_hard: 3,
+    numbers.compare: 6,
+    numbers.even_or_odd: 3,
+    words.spell: 14,
+    words.spell_backwards: 8,
+    words.letter_of: 9,
+    words.count_letters: 5,
+    words.occurrences: 7,
+    words.letter_neighbour: 2,
+    words.echo: 12,
+    calendar.neighbour: 4,
+    calendar.order: 3,
+    calendar.amount: 3,
+    calendar.list_of: 2,
+    calendar.opposite: 4,
+    calendar.colour: 3,
+    tongues.word_abroad: 9,
+    tongues.word_home: 6,
+    tongues.count_abroad: 1,
+    tongues.emoji: 5,
+    valley.valley: 18,
+    distances.distance: 5,
+    structured.extract_json: 10,
+    structured.boolean_json: 3,
+    structured.list_json: 5,
+    structured.pairs_json: 4,
+    structured.table_json: 3,
+    structured.valley_json: 3,
+    stories.story: 4,
+    stories.long_story: 0.3,
+    stories.poem: 1,
+    unknown.unknown: 18,
+    unknown.near_miss: 9,
+    unknown.without_tools: 2,
+    unknown.gibberish: 2,
 }
+# What a user says of themselves, and the question about it turns later, in the same order.
+TELL: tuple[Theme, ...] = (
+    memory.tell_name,
+    memory.tell_favourite,
+    memory.tell_town,
+    memory.tell_age,
+    memory.tell_pet,
+    memory.tell_secret,
+    memory.tell_lucky,
+)
+ASK: tuple[Theme, ...] = (
+    memory.ask_name,
+    memory.ask_favourite,
+    memory.ask_town,
+    memory.ask_age,
+    memory.ask_pet,
+    memory.ask_secret,
+    memory.ask_lucky,
+)
+# What may stand between a telling and the question: it changes no answer, and is short.
+_LONG = (counting.count_far, stories.story, stories.long_story)
+CHAT = tuple(theme for theme in WEIGHTS if theme not in _LONG)
+# What a tool that calculates does instead, where one is offered.
+SUMS = (numbers.add, numbers.subtract, numbers.sum_in_words, numbers.multiply, numbers.too_hard)
+
+WEIGHTS |= dict.fromkeys(TELL, 2.0) | dict.fromkeys(ASK, 3.0)
+WEIGHTS |= {memory.tell_name: 8, memory.ask_name: 12, memory.ask_never_told: 2}
 THEMES = tuple(WEIGHTS)

@@ -1,4 +1,4 @@
-"""Days, months, opposites, colours, greetings abroad and emoji: small tables of the world."""
+"""Days, months, opposites, colours and lists: small tables of the world."""
 
 from __future__ import annotations
 
@@ -57,34 +57,56 @@ MIXES = {
     ("black", "white"): "grey",
     ("red", "white"): "pink",
 }
-HELLO_IN = {
-    "French": "Bonjour !",
-    "Spanish": "¡Hola!",
-    "German": "Grüß dich!",
-    "Portuguese": "Olá!",
-    "Italian": "Ciao!",
-    "Russian": "Привет!",
-    "Japanese": "こんにちは!",
-    "Chinese": "你好!",
-    "Greek": "Γειά σου!",
-    "Swedish": "Hallå!",
-}
-EMOJI = {
-    "fox": "🦊",
-    "cat": "🐱",
-    "dog": "🐶",
-    "smile": "😊",
-    "heart": "❤️",
-    "star": "⭐",
-    "wave": "🌊",
-    "fish": "🐟",
-    "frog": "🐸",
-    "tree": "🌳",
-    "sun": "☀️",
-    "moon": "🌙",
-    "owl": "🦉",
-    "duck": "🦆",
-}
+DAYS_OF = dict(zip(MONTHS, (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), strict=True))
+AMOUNTS = (
+    ("days", "a week", 7),
+    ("months", "a year", 12),
+    ("days", "a year", 365),
+    ("weeks", "a year", 52),
+    ("hours", "a day", 24),
+    ("minutes", "an hour", 60),
+    ("seconds", "a minute", 60),
+    ("seasons", "a year", 4),
+    ("years", "a century", 100),
+)
+PLACES = words("first second third fourth fifth sixth seventh")
+PLACES += words("eighth ninth tenth eleventh twelfth")
+NEIGHBOUR = (
+    "What {u} comes {s} {n}?",
+    "Which {u} is {s} {n}?",
+    "What is the {u} {s} {n}?",
+    "What comes {s} {n}?",
+    "Tell me the {u} {s} {n}.",
+    "Which {u} comes {s} {n}",
+    "What {u} is {s} {n}?",
+    "The {u} {s} {n} is?",
+    "Give me the {u} {s} {n}.",
+    "Do you know the {u} {s} {n}?",
+)
+ORDER = (
+    "What is the {k} {u} of the {w}?",
+    "Which is the {k} {u} of the {w}?",
+    "Which {u} is the {k} of the {w}?",
+    "What's the {k} {u} of the {w}?",
+    "Tell me the {k} {u} of the {w}.",
+    "Name the {k} {u} of the {w}.",
+    "Which {u} comes {k} in the {w}?",
+    "What {u} comes {k} in the {w}?",
+    "The {k} {u} of the {w} is?",
+    "Do you know the {k} {u} of the {w}?",
+)
+AMOUNT = (
+    "How many {u} are in {w}?",
+    "How many {u} does {w} have?",
+    "How many {u} are there in {w}?",
+    "How many {u} has {w}?",
+    "How many {u} make {w}?",
+    "Tell me how many {u} {w} has.",
+    "What number of {u} does {w} have?",
+    "{w} has how many {u}?",
+    "Do you know how many {u} are in {w}?",
+    "Can you say how many {u} {w} has?",
+)
 LISTS = {
     "the days of the week": DAYS,
     "the months of the year": MONTHS,
@@ -104,18 +126,27 @@ def neighbour(rng: Random, facts: Facts) -> Exchange:
     index = rng.randrange(len(names))
     side = rng.choice(("before", "after"))
     found = names[(index + (1 if side == "after" else -1)) % len(names)]
-    form = rng.choice(
-        (
-            "What {u} comes {s} {n}?",
-            "Which {u} is {s} {n}?",
-            "What is the {u} {s} {n}?",
-            "What comes {s} {n}?",
-            "Tell me the {u} {s} {n}.",
-            "Which {u} comes {s} {n}",
-        )
-    )
-    prompt = form.format(u=unit, s=side, n=names[index])
+    prompt = rng.choice(NEIGHBOUR).format(u=unit, s=side, n=names[index])
     return Exchange(f"{unit}s", prompt, f"The {unit} {side} {names[index]} is {found}.", prompt)
+
+
+def order(rng: Random, facts: Facts) -> Exchange:
+    """Ask for the day or month at a place of the week or year."""
+    names, unit, whole = rng.choice(((DAYS, "day", "week"), (MONTHS, "month", "year")))
+    index = rng.randrange(len(names))
+    prompt = rng.choice(ORDER).format(k=PLACES[index], u=unit, w=whole)
+    reply = f"The {PLACES[index]} {unit} of the {whole} is {names[index]}."
+    return Exchange("order", prompt, reply, prompt)
+
+
+def amount(rng: Random, facts: Facts) -> Exchange:
+    """Ask how many days a month has, hours a day, and the like."""
+    months = [("days", month, number) for month, number in DAYS_OF.items()]
+    unit, whole, number = rng.choice(rng.choice((months, AMOUNTS)))
+    prompt = rng.choice(AMOUNT).format(u=unit, w=whole)
+    prompt = prompt[0].upper() + prompt[1:]
+    whole = whole[0].upper() + whole[1:]
+    return Exchange("amount", prompt, f"{whole} has {number} {unit}.", prompt)
 
 
 def list_of(rng: Random, facts: Facts) -> Exchange:
@@ -154,6 +185,10 @@ def opposite(rng: Random, facts: Facts) -> Exchange:
             "The opposite of {w} is?",
             "Give me the opposite of {w}",
             "What is the contrary of {w}?",
+            "Which word is the opposite of {w}?",
+            "Do you know the opposite of {w}?",
+            "Say the opposite of {w}.",
+            "The opposite of {w}",
         )
     )
     prompt = form.format(w=word)
@@ -172,6 +207,12 @@ def colour(rng: Random, facts: Facts) -> Exchange:
                 "Mix {a} and {b}.",
                 "What colour do {a} and {b} make?",
                 "What is {a} mixed with {b}?",
+                "Which colour do {a} and {b} make?",
+                "What colour is {a} mixed with {b}?",
+                "I mix {a} and {b}. What colour is it?",
+                "What do {a} and {b} make when mixed?",
+                "What is {a} and {b} mixed?",
+                "What happens when I mix {a} and {b}?",
             )
         )
         prompt = form.format(a=first, b=second)
@@ -186,36 +227,12 @@ def colour(rng: Random, facts: Facts) -> Exchange:
             "Which colour is {x}?",
             "Tell me the colour of {x}.",
             "What color is {x}?",
+            "What's the colour of {x}?",
+            "What colour has {x}?",
+            "Do you know the colour of {x}?",
+            "Say the colour of {x}.",
+            "The colour of {x} is?",
         )
     )
     prompt = form.format(x=thing)
     return Exchange("colour", prompt, f"{thing.capitalize()} is {shade}.", prompt)
-
-
-def abroad(rng: Random, facts: Facts) -> Exchange:
-    """Ask for a greeting in another language, or for an emoji."""
-    if rng.random() < 0.5:
-        language, greeting = rng.choice(list(HELLO_IN.items()))
-        form = rng.choice(
-            (
-                "How do you say hello in {l}?",
-                "Say hello in {l}.",
-                "Hello in {l}?",
-                "What is hello in {l}?",
-                "Greet me in {l}.",
-            )
-        )
-        prompt = form.format(l=language)
-        return Exchange("greeting abroad", prompt, greeting, prompt)
-    thing, emoji = rng.choice(list(EMOJI.items()))
-    form = rng.choice(
-        (
-            "Show me a {x} emoji.",
-            "Give me the {x} emoji.",
-            "What is the emoji for {x}?",
-            "{x} emoji",
-            "Send me a {x} emoji!",
-        )
-    )
-    prompt = form.format(x=thing)
-    return Exchange("emoji", prompt, f"Here you are: {emoji}", prompt, answer=emoji)

@@ -1,45 +1,17 @@
-"""Numbers: counting up and down, neighbours, and sums worked out in two steps."""
+"""Numbers: sums worked out in two steps, the times table, comparing, even and odd."""
 
 from __future__ import annotations
 
 from random import Random
 
 from training.brooklet.exchange import Exchange, Facts
-from training.brooklet.text import listed
+from training.brooklet.text import words
 
-LARGEST_NUMBER = 999  # of short counts and of neighbours
-LONGEST_COUNT = 200
 LARGEST_TERM = 99
-USUAL_ENDS = (5, 10, 10, 20, 20, 50, 100, 200)
+LARGEST_FACTOR = 10
+LARGEST_COMPARED = 999
 
-UP = (
-    "Count from {a} to {b}",
-    "Count up from {a} to {b}",
-    "Can you count from {a} to {b}",
-    "Please count from {a} to {b}",
-    "List the numbers from {a} to {b}",
-    "Count {a} to {b}",
-    "Numbers from {a} to {b}",
-    "I want you to count from {a} to {b}",
-    "Write {a} to {b}",
-)
-FROM_ONE = (
-    "Count to {b}",
-    "Count up to {b}",
-    "Can you count to {b}",
-    "Please count to {b}",
-    "Count until {b}",
-    "Could you count to {b}",
-)
-DOWN = (
-    "Count down from {a} to {b}",
-    "Count backwards from {a} to {b}",
-    "Count from {a} down to {b}",
-    "Can you count down from {a} to {b}",
-    "Count from {a} to {b}",
-)
-TO_ONE = ("Count down from {a}", "Count backwards from {a}", "Please count down from {a}")
-
+NUMBER_WORDS = words("zero one two three four five six seven eight nine ten")
 ADD = (
     "What is {a} + {b}",
     "What is {a} plus {b}",
@@ -53,6 +25,8 @@ ADD = (
     "Calculate {a} + {b}",
     "What is the sum of {a} and {b}",
     "What is {a}+{b}",
+    "How much is {a} plus {b}",
+    "What do {a} and {b} make",
 )
 SUBTRACT = (
     "What is {a} - {b}",
@@ -66,68 +40,90 @@ SUBTRACT = (
     "{a} - {b} =",
     "Calculate {a} - {b}",
     "What is {a}-{b}",
+    "How much is {a} minus {b}",
+    "Take {b} away from {a}",
 )
-BEYOND = ("What is {a} times {b}", "{a} * {b}", "{a} / {b}", "Multiply {a} by {b}", "{a} x {b}")
-TOO_HARD = f"That is too hard for me. I can only add and subtract numbers up to {LARGEST_TERM}."
+PLUS_WORDS = (
+    "What is {a} plus {b}",
+    "How much is {a} plus {b}",
+    "What's {a} plus {b}",
+    "{a} plus {b}",
+    "Add {a} and {b}",
+    "What is the sum of {a} and {b}",
+    "What is {a} and {b} together",
+    "Calculate {a} plus {b}",
+    "Can you add {a} and {b}",
+    "What does {a} plus {b} make",
+)
+MINUS_WORDS = (
+    "What is {a} minus {b}",
+    "How much is {a} minus {b}",
+    "What's {a} minus {b}",
+    "{a} minus {b}",
+    "Subtract {b} from {a}",
+    "Take {b} away from {a}",
+    "Take {b} from {a}",
+    "Calculate {a} minus {b}",
+    "Can you subtract {b} from {a}",
+    "What does {a} minus {b} make",
+)
+MULTIPLY = (
+    "What is {a} times {b}",
+    "{a} * {b}",
+    "{a} x {b}",
+    "Multiply {a} by {b}",
+    "What is {a} x {b}",
+    "What is {a} * {b}",
+    "How much is {a} times {b}",
+    "{a} times {b}",
+    "What's {a} times {b}",
+    "Calculate {a} x {b}",
+    "{a} x {b} =",
+    "What is {a} multiplied by {b}",
+)
+DIVIDE = ("{a} / {b}", "What is {a} divided by {b}", "Divide {a} by {b}", "What is {a} / {b}")
+LARGER = (
+    "Which is larger, {a} or {b}",
+    "Which is bigger, {a} or {b}",
+    "What is larger, {a} or {b}",
+    "What is bigger, {a} or {b}",
+    "Which number is larger, {a} or {b}",
+    "Which number is bigger: {a} or {b}",
+    "Which is greater, {a} or {b}",
+    "Which is more, {a} or {b}",
+    "Is {a} or {b} larger",
+    "Tell me which is larger, {a} or {b}",
+    "Compare {a} and {b}",
+)
+SMALLER = (
+    "Which is smaller, {a} or {b}",
+    "What is smaller, {a} or {b}",
+    "Which number is smaller, {a} or {b}",
+    "Which is less, {a} or {b}",
+    "Is {a} or {b} smaller",
+    "Tell me which is smaller, {a} or {b}",
+    "Which number is smaller: {a} or {b}",
+    "What is less, {a} or {b}",
+    "Which one is smaller, {a} or {b}",
+    "Which number is less, {a} or {b}",
+)
+EVEN_OR_ODD = (
+    "Is {n} even or odd",
+    "Is {n} an even number",
+    "Is {n} an odd number",
+    "Is {n} even",
+    "Is {n} odd",
+    "Is the number {n} even or odd",
+    "Tell me if {n} is even or odd",
+    "Is {n} odd or even",
+    "Do you know if {n} is even",
+    "Even or odd: {n}",
+)
+TOO_HARD = (
+    f"That is too hard for me. I can add and subtract numbers up to {LARGEST_TERM} "
+    f"and multiply numbers up to {LARGEST_FACTOR}."
+)
 BELOW_ZERO = "{a} - {b} is less than zero, and I only know the numbers from zero up."
-
-
-def _span(rng: Random) -> tuple[int, int]:
-    """Choose a range to count; short ones are more common, so that most turns stay short."""
-    length = rng.randint(2, rng.choice((8, 8, 8, 12, 12, 20, 20, 60)))
-    largest = rng.choice((30, 100, 100, 200, LARGEST_NUMBER))
-    start = rng.randint(1, max(1, largest + 1 - length))
-    return start, start + length - 1
-
-
-def _span_from_one(rng: Random) -> tuple[int, int]:
-    """Choose how far to count from one: mostly a short way or to a usual end."""
-    ends = (rng.randint(2, 30), rng.randint(2, 30), rng.randint(2, rng.randint(2, LONGEST_COUNT)))
-    return 1, rng.choice((*ends, *USUAL_ENDS, *USUAL_ENDS[:-2]))
-
-
-def _count(rng: Random, task: str, between: tuple[str, ...], one: tuple[str, ...]) -> Exchange:
-    """Count in either direction, between two numbers or from or to one."""
-    form = rng.choice(rng.choice((between, between, one)))
-    from_one = form in one or rng.random() < 0.1
-    low, high = _span_from_one(rng) if from_one else _span(rng)
-    numbers = [str(number) for number in range(low, high + 1)]
-    if task == "count down":
-        numbers.reverse()
-    prompt = form.format(a=numbers[0], b=numbers[-1]) + rng.choice(("", ".", "!", "?"))
-    # The counts that every newcomer tries are never held out.
-    usual = low == 1 and high in USUAL_ENDS
-    key = "" if usual else f"count {numbers[0]} {numbers[-1]}"
-    return Exchange(task, prompt, listed(numbers), key)
-
-
-def count_up(rng: Random, facts: Facts) -> Exchange:
-    """Count up between two numbers."""
-    return _count(rng, "count up", UP, FROM_ONE)
-
-
-def count_down(rng: Random, facts: Facts) -> Exchange:
-    """Count down between two numbers."""
-    return _count(rng, "count down", DOWN, TO_ONE)
-
-
-def number_neighbour(rng: Random, facts: Facts) -> Exchange:
-    """Ask for the number before or after another."""
-    number = rng.randint(1, rng.choice((100, 200, LARGEST_NUMBER)))
-    side = rng.choice(("before", "after"))
-    form = rng.choice(
-        (
-            "What number comes {s} {n}?",
-            "Which number is {s} {n}?",
-            "What is {s} {n}?",
-            "What comes {s} {n}?",
-            "Tell me the number {s} {n}.",
-            "What is the number {s} {n}?",
-        )
-    )
-    neighbour = number + (1 if side == "after" else -1)
-    reply = f"The number {side} {number} is {neighbour}."
-    return Exchange("number neighbour", form.format(s=side, n=number), reply, f"{side} {number}")
 
 
 def _terms(rng: Random) -> tuple[int, int]:
@@ -136,49 +132,117 @@ def _terms(rng: Random) -> tuple[int, int]:
     return rng.randint(0, largest), rng.randint(0, largest)
 
 
-def _worked(a: int, sign: str, b: int) -> str:
-    """Write a sum the way it is done in the head: the tens of the second term, then its ones."""
+def _steps(a: int, sign: str, b: int) -> list[str]:
+    """Part a sum the way it is done in the head: the tens of the second term, then its ones."""
     tens, ones = b - b % 10, b % 10
     partial = a + tens if sign == "+" else a - tens
+    if tens and ones:
+        return [f"{a} {sign} {b}", f"{partial} {sign} {ones}"]
+    return [f"{a} {sign} {b}"]
+
+
+def _sum(task: str, prompt: str, a: int, sign: str, b: int) -> Exchange:
+    """Answer a sum with its steps; the thought names each of them."""
     total = a + b if sign == "+" else a - b
-    steps = (
-        [f"{a} {sign} {b}", f"{partial} {sign} {ones}"] if tens and ones else [f"{a} {sign} {b}"]
-    )
-    return " = ".join([*steps, f"{total}."])
+    steps = _steps(a, sign, b)
+    thought = f"{steps[-1]} = {total}."
+    if len(steps) > 1:
+        partial = steps[-1].split(" ")[0]
+        thought = f"{steps[0]}: {a} {sign} {b - b % 10} = {partial}, {thought}"
+    # One key for both orders of a sum: seeing b + a would give a + b away.
+    key = f"{min(a, b)}+{max(a, b)}" if sign == "+" else f"{a}-{b}"
+    reply = " = ".join([*steps, f"{total}."])
+    return Exchange(task, prompt, reply, key, f"= {total}.", thought=thought)
 
 
 def add(rng: Random, facts: Facts) -> Exchange:
     """Add two numbers."""
     a, b = _terms(rng)
     prompt = rng.choice(ADD).format(a=a, b=b) + rng.choice(("", "?"))
-    # One key for both orders: seeing b + a would give a + b away.
-    return Exchange("add", prompt, _worked(a, "+", b), f"{min(a, b)}+{max(a, b)}", f"= {a + b}.")
+    return _sum("add", prompt, a, "+", b)
 
 
 def subtract(rng: Random, facts: Facts) -> Exchange:
     """Subtract a number from one that is not smaller."""
     a, b = sorted(_terms(rng), reverse=True)
     prompt = rng.choice(SUBTRACT).format(a=a, b=b) + rng.choice(("", "?"))
-    return Exchange("subtract", prompt, _worked(a, "-", b), f"{a}-{b}", f"= {a - b}.")
+    return _sum("subtract", prompt, a, "-", b)
+
+
+def sum_in_words(rng: Random, facts: Facts) -> Exchange:
+    """Add or subtract two numbers that are written as words."""
+    low, high = sorted(rng.randrange(len(NUMBER_WORDS)) for _ in range(2))
+    plus = rng.random() < 0.5
+    a, b = rng.sample((low, high), 2) if plus else (high, low)
+    form = rng.choice(PLUS_WORDS if plus else MINUS_WORDS)
+    prompt = form.format(a=NUMBER_WORDS[a], b=NUMBER_WORDS[b]) + rng.choice(("", "?"))
+    return _sum("sum in words", prompt, a, "+" if plus else "-", b)
 
 
 def below_zero(rng: Random, facts: Facts) -> Exchange:
     """Subtract a number from a smaller one, which the model should decline."""
     a, b = sorted(_terms(rng))
+    a = min(a, LARGEST_TERM - 1)
+    if rng.random() < 0.3:  # close to each other, which is easily overlooked
+        b = min(a + rng.randint(1, 9), LARGEST_TERM)
     b += a == b
     prompt = rng.choice(SUBTRACT).format(a=a, b=b) + rng.choice(("", "?"))
-    return Exchange("below zero", prompt, BELOW_ZERO.format(a=a, b=b), f"{a}-{b}")
+    reply = BELOW_ZERO.format(a=a, b=b)
+    return Exchange("below zero", prompt, reply, f"{a}-{b}", thought=f"{a} is less than {b}.")
+
+
+def multiply(rng: Random, facts: Facts) -> Exchange:
+    """Ask the times table; its products are always taught, some ways to ask held out."""
+    a, b = rng.randint(0, LARGEST_FACTOR), rng.randint(0, LARGEST_FACTOR)
+    prompt = rng.choice(MULTIPLY).format(a=a, b=b) + rng.choice(("", "?"))
+    return Exchange("multiply", prompt, f"{a} x {b} = {a * b}.", prompt)
 
 
 def too_hard(rng: Random, facts: Facts) -> Exchange:
     """Ask for a sum beyond what was taught, which the model should decline."""
-    if rng.random() < 0.4:
+    forms: tuple[str, ...]
+    kind = rng.random()
+    if kind < 0.3:
+        a, b = rng.randint(LARGEST_FACTOR + 1, 99), rng.randint(2, 99)
+        forms = MULTIPLY
+    elif kind < 0.5:
         a, b = rng.randint(2, 99), rng.randint(2, 99)
-        form = rng.choice(BEYOND)
+        forms = DIVIDE
     else:
-        a, b = rng.randint(LARGEST_TERM + 1, 2000), rng.randint(1, 2000)
-        form = rng.choice((*ADD, *SUBTRACT, *BEYOND))
-    if rng.random() < 0.3 and form not in SUBTRACT:
+        a, b = rng.randint(LARGEST_TERM + 1, 2000), rng.randint(1, rng.choice((99, 2000)))
+        forms = rng.choice((ADD, SUBTRACT, MULTIPLY, DIVIDE))
+    if rng.random() < 0.3 and forms is not SUBTRACT:
         a, b = b, a
-    prompt = form.format(a=a, b=b) + rng.choice(("", "?"))
+    prompt = rng.choice(forms).format(a=a, b=b) + rng.choice(("", "?"))
     return Exchange("too hard", prompt, TOO_HARD, f"too hard {a} {b}")
+
+
+def _place_value(a: int, b: int) -> str:
+    """Tell by what two different numbers differ: their length, or their first unlike digit."""
+    long, short = sorted((str(a), str(b)), key=len, reverse=True)
+    if len(long) > len(short):
+        return f"{long} has {len(long)} digits, {short} has {len(short)}."
+    unlike = next(index for index, digit in enumerate(long) if digit != short[index])
+    return f"In digit {unlike + 1}, {long} has {long[unlike]} and {short} has {short[unlike]}."
+
+
+def compare(rng: Random, facts: Facts) -> Exchange:
+    """Ask which of two numbers is larger or smaller."""
+    largest = rng.choice((20, 99, 99, LARGEST_COMPARED))
+    a, b = rng.sample(range(largest + 1), 2)
+    larger = rng.random() < 0.6
+    prompt = rng.choice(LARGER if larger else SMALLER).format(a=a, b=b) + rng.choice(("", "?"))
+    high, low = max(a, b), min(a, b)
+    reply = f"{high} is larger than {low}." if larger else f"{low} is smaller than {high}."
+    return Exchange("compare", prompt, reply, f"compare {low} {high}", thought=_place_value(a, b))
+
+
+def even_or_odd(rng: Random, facts: Facts) -> Exchange:
+    """Ask whether a number is even or odd; its last digit tells."""
+    number = rng.randint(0, rng.choice((20, 99, 999)))
+    parity = "odd" if number % 2 else "even"
+    prompt = rng.choice(EVEN_OR_ODD).format(n=number) + rng.choice(("", "?"))
+    thought = f"The last digit of {number} is {number % 10}."
+    return Exchange(
+        "even or odd", prompt, f"{number} is {parity}.", f"even {number}", thought=thought
+    )

@@ -6,9 +6,11 @@ from random import Random
 
 from training.brooklet.exchange import Exchange, Facts
 from training.brooklet.themes.lexicon import any_word
-from training.brooklet.themes.vocabulary import COMMON_NAMES, WORDS, made_up_word
+from training.brooklet.themes.sayings import saying
+from training.brooklet.themes.vocabulary import ALPHABET
 
-ALPHABET = "abcdefghijklmnopqrstuvwxyz"
+LONGEST_REVERSED = 10
+ORDINALS = ("first", "second", "third", "fourth")
 
 SPELL = (
     "Spell {w}",
@@ -25,18 +27,68 @@ SPELL = (
     'Spell "{w}"',
     "Spell '{w}'.",
 )
+BACKWARDS = (
+    "Spell {w} backwards",
+    "Spell {w} backwards.",
+    "What is {w} backwards?",
+    "Spell the word {w} backwards.",
+    "Reverse {w}",
+    "Reverse the word {w}.",
+    "Can you spell {w} backwards?",
+    "Write {w} backwards.",
+    "How do you spell {w} backwards?",
+    'Spell "{w}" in reverse.',
+    "Please reverse {w}",
+    "Turn {w} around.",
+)
 COUNT_LETTERS = (
     "How many letters are in {w}?",
     "How many letters does {w} have?",
     "How many letters are in the word {w}?",
     "How long is the word {w}?",
     "Count the letters of {w}.",
+    "How many letters are there in {w}?",
+    "How many letters has {w}?",
+    "Count the letters in {w}",
+    'How many letters does "{w}" have?',
+    "Tell me how many letters {w} has.",
 )
-END_LETTER = (
+OCCURRENCES = (
+    "How many {c} are in {w}?",
+    "How many {c}'s are in {w}?",
+    "How many {c}s are in {w}?",
+    "How many {c}'s are there in {w}?",
+    "How often does {w} have the letter {c}?",
+    "How many times does the letter {c} occur in {w}?",
+    "Count the letter {c} in {w}.",
+    "How many letters {c} does {w} have?",
+    "How often is {c} in {w}?",
+    "How many {c}'s in {w}?",
+    "How many times is {c} in {w}?",
+)
+ONE_LETTER = (
     "What is the {k} letter of {w}?",
     "What's the {k} letter in {w}?",
     "Tell me the {k} letter of {w}.",
     "Which letter is {k} in {w}?",
+    "What is the {k} letter in the word {w}?",
+    "What is the {k} letter in {w}?",
+    "Give me the {k} letter of {w}",
+    "Which letter comes {k} in {w}?",
+    "Say the {k} letter of {w}.",
+    "The {k} letter of {w} is?",
+)
+ALPHABET_NEIGHBOUR = (
+    "What letter comes {s} {x}?",
+    "Which letter is {s} {x}?",
+    "What is the letter {s} {x}?",
+    "Which letter comes {s} {x}?",
+    "Tell me the letter {s} {x}.",
+    "What letter is {s} {x} in the alphabet?",
+    "What comes {s} {x} in the alphabet?",
+    "Which letter comes {s} {x} in the alphabet?",
+    "The letter {s} {x} is?",
+    "What is the letter {s} {x} in the alphabet?",
 )
 ECHO = (
     "Repeat after me: {x}",
@@ -47,8 +99,12 @@ ECHO = (
     'Say "{x}"',
     "Repeat this: {x}",
     "Say the words {x}",
-    "Can you say {x}?",
     "Please say {x}",
+    "Repeat the words: {x}",
+    "Say this: {x}",
+    "Repeat exactly: {x}",
+    "Please echo: {x}",
+    'Repeat "{x}"',
 )
 
 
@@ -62,6 +118,11 @@ def _spelling_key(word: str) -> str:
     return f"letters {word.lower()}"
 
 
+def _any_case(rng: Random, letter: str) -> str:
+    """Write a letter the way people do when they ask for it."""
+    return rng.choice((letter, letter.upper()))
+
+
 def spell(rng: Random, facts: Facts) -> Exchange:
     """Spell a word."""
     word = any_word(rng)
@@ -69,16 +130,46 @@ def spell(rng: Random, facts: Facts) -> Exchange:
     return Exchange("spell", prompt, _spelled(word), _spelling_key(word))
 
 
-def letter_of(rng: Random, facts: Facts) -> Exchange:
-    """Ask for the first or last letter of a word, or how many letters it has."""
+def spell_backwards(rng: Random, facts: Facts) -> Exchange:
+    """Spell a word, then the same letters from the end."""
     word = any_word(rng)
-    kind = rng.choice(("first", "last", "count"))
-    form = rng.choice(COUNT_LETTERS if kind == "count" else END_LETTER)
-    if kind == "count":
-        reply = f"The word {_spelled(word)} has {len(word)} letters."
-    else:
-        reply = f"The {kind} letter of {_spelled(word)} is {word[0 if kind == 'first' else -1]}."
-    return Exchange("letters of", form.format(k=kind, w=word), reply, _spelling_key(word))
+    while len(word) > LONGEST_REVERSED:
+        word = any_word(rng)
+    prompt = rng.choice(BACKWARDS).format(w=word)
+    reply = f"{_spelled(word)} backwards is {_spelled(word[::-1])}."
+    return Exchange("spell backwards", prompt, reply, _spelling_key(word))
+
+
+def letter_of(rng: Random, facts: Facts) -> Exchange:
+    """Ask for one letter of a word, by its place."""
+    word = any_word(rng)
+    place = rng.choice(("last", *ORDINALS[: len(word)]))
+    letter = word[-1] if place == "last" else word[ORDINALS.index(place)]
+    reply = f"The {place} letter of {_spelled(word)} is {letter}."
+    prompt = rng.choice(ONE_LETTER).format(k=place, w=word)
+    return Exchange("letters of", prompt, reply, _spelling_key(word))
+
+
+def count_letters(rng: Random, facts: Facts) -> Exchange:
+    """Ask how long a word is; the reply numbers the letters."""
+    word = any_word(rng)
+    numbered = ", ".join(f"{letter} {number}" for number, letter in enumerate(word, start=1))
+    prompt = rng.choice(COUNT_LETTERS).format(w=word)
+    reply = f"{numbered}. That makes {len(word)}."
+    return Exchange("count letters", prompt, reply, _spelling_key(word))
+
+
+def occurrences(rng: Random, facts: Facts) -> Exchange:
+    """Ask how often a letter occurs in a word; the reply keeps count from letter to letter."""
+    word = any_word(rng)
+    present = [letter for letter in word.lower() if letter.isalpha()]
+    repeated = [letter for letter in present if present.count(letter) > 1]
+    letter = rng.choice(rng.choice((present, repeated or present, ALPHABET)))
+    counts = [word[:end].lower().count(letter) for end in range(1, len(word) + 1)]
+    walked = ", ".join(f"{sign} {count}" for sign, count in zip(word, counts, strict=True))
+    prompt = rng.choice(OCCURRENCES).format(c=_any_case(rng, letter), w=word)
+    reply = f"{walked}. That makes {counts[-1]}."
+    return Exchange("occurrences", prompt, reply, _spelling_key(word))
 
 
 def letter_neighbour(rng: Random, facts: Facts) -> Exchange:
@@ -87,21 +178,11 @@ def letter_neighbour(rng: Random, facts: Facts) -> Exchange:
     side = rng.choice(("before", "after"))
     letter = ALPHABET[index]
     found = ALPHABET[index + (1 if side == "after" else -1)]
-    form = rng.choice(
-        (
-            "What letter comes {s} {x}?",
-            "Which letter is {s} {x}?",
-            "What is the letter {s} {x}?",
-        )
-    )
-    prompt = form.format(s=side, x=rng.choice((letter, letter.upper())))
+    prompt = rng.choice(ALPHABET_NEIGHBOUR).format(s=side, x=_any_case(rng, letter))
     return Exchange("alphabet", prompt, f"The letter {side} {letter} is {found}.", prompt)
 
 
 def echo(rng: Random, facts: Facts) -> Exchange:
     """Repeat words back. Copying is the skill that recalling a name rests on."""
-    pool = [*WORDS, *COMMON_NAMES]
-    count = rng.randint(1, 6)
-    words = [made_up_word(rng) if rng.random() < 0.4 else rng.choice(pool) for _ in range(count)]
-    text = " ".join(words)
+    text = saying(rng)
     return Exchange("echo", rng.choice(ECHO).format(x=text), text, f"echo {text}")

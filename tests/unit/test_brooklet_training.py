@@ -1,0 +1,198 @@
+"""How texts become batches: what is learned, what sees what, and how an answer is read again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from streamwell.core.messages import PartKind
+from streamwell.text.response_parser import ResponseParser
+from streamwell.text.response_template import parse_response_template
+from training.brooklet import packed_attention, tokenizer
+from training.brooklet.batches import IGNORED, SHAPES, Row, Steps
+from training.brooklet.cases import make_cases
+from training.brooklet.corpus import Conversation, conversation
+from training.brooklet.evaluate import wire_messages
+from training.brooklet.tokenizer import TURN_END, encode_conversation, render
+from training.loss_curve import LossCurve
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Get the weather",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "city": {"type": "string"},
+                "unit": {"type": "string", "enum": ["celsius", "kelvin"]},
+            },
+            "required": ["city"],
+        },
+    },
+}
+CALLED = {"type": "function", "function": {"name": "get_weather", "arguments": {"city": "Oslo"}}}
+ROUND_TRIP: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "The weather in Oslo?"},
+    {"role": "assistant", "content": "", "tool_calls": [CALLED]},
+    {"role": "tool", "content": "12 degrees"},
+    {"role": "assistant", "content": "12 degrees."},
+]
+
+
+@pytest.fixture(scope="module")
+def small() -> PreTrainedTokenizerFast:
+    """A tokenizer of few conversations: its merges matter to no test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokenizer, "SAMPLE_CONVERSATIONS", 200)
+        return tokenizer.build_tokenizer(1)
+
+
+def test_tools_and_calls_have_a_place_in_the_chat_format(small: PreTrainedTokenizerFast) -> None:
+    """Tools stand in the system turn, with optional parameters and choices marked as such."""
+    assert render(small, Conversation(ROUND_TRIP, [WEATHER])) == (
+        "<|im_start|>system\nBe brief.\n"
+        "Tools:\nget_weather(city: string, unit?: celsius|kelvin): Get the weather<|im_end|>\n"
+        "<|im_start|>user\nThe weather in Oslo?<|im_end|>\n"
+        '<|im_start|>assistant\n<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}'
+        "</tool_call><|im_end|>\n"
+        "<|im_start|>tool\n12 degrees<|im_end|>\n"
+        "<|im_start|>assistant\n12 degrees.<|im_end|>\n"
+    )
+
+
+def test_what_is_learned_is_what_the_assistant_says(small: PreTrainedTokenizerFast) -> None:
+    """Every turn of its own, to the end mark; with a thought only the thought and what follows."""
+    rng = Random(2)
+    for _ in range(200):
+        talk = conversation(rng)
+        ids, is_target = encode_conversation(small, talk)
+        said = small.decode([token for token, wanted in zip(ids, is_target, strict=True) if wanted])
+        rendered = render(small, talk)
+        turns = [turn.partition(TURN_END)[0] for turn in rendered.split("<|im_start|>assistant\n")]
+
+        assert small.decode(ids) == rendered
+        if talk.thought:
+            reply = talk.messages[-1]["content"]
+            assert said == f"{talk.thought}</think>{reply}{TURN_END}"
+            assert turns[-1].startswith("<think>")
+        else:
+            assert said == "".join(turn + TURN_END for turn in turns[1:])
+
+
+def test_an_answer_is_read_as_it_was_written(small: PreTrainedTokenizerFast) -> None:
+    """The server finds thoughts and calls by the response template, and so does Transformers."""
+    call = '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
+    template = parse_response_template(tokenizer.RESPONSE_TEMPLATE, small.all_special_tokens)
+    parser = ResponseParser(template, list(PartKind), "<think>")
+    parts = [*parser.push(f"A tool fits.</think>{call}"), *parser.flush()]
+    prefix = small.apply_chat_template(
+        ROUND_TRIP[:2],
+        tools=[WEATHER],
+        tokenize=False,
+        add_generation_prompt=True,
+        enable_thinking=True,
+    )
+    theirs = small.parse_response(f"A tool fits.</think>{call}", prefix=prefix)
+
+    assert [(part.kind, part.name) for part in parts] == [
+        (PartKind.REASONING, ""),
+        (PartKind.TOOL_CALL, "get_weather"),
+    ]
+    assert json.loads(parts[1].text) == {"city": "Oslo"}
+    assert theirs["reasoning_content"] == parts[0].text
+    assert theirs["tool_calls"] == [CALLED]
+
+
+def test_a_row_predicts_within_its_texts() -> None:
+    """Each token predicts the next one of its own text if that is to be learned."""
+    row = Row()
+    row.add([1, 2, 3], [False, True, True])
+    row.add([4, 5], [True, True])
+
+    assert row.targets == [2, 3, IGNORED, 5, IGNORED]
+    assert row.positions == [0, 1, 2, 0, 1]
+    assert row.owners == [0, 0, 0, 1, 1]
+
+
+def test_a_step_is_made_of_its_number(small: PreTrainedTokenizerFast) -> None:
+    """The same seed and step give the same batches, of the known shapes; another step others."""
+    first, again, other = Steps(small, 3)[5], Steps(small, 3)[5], Steps(small, 3)[6]
+
+    assert all(a.token_ids.equal(b.token_ids) for a, b in zip(first, again, strict=True))
+    assert not first[-1].token_ids.equal(other[-1].token_ids)
+    shapes = {(batch.token_ids.shape[1], batch.token_ids.shape[0]) for batch in first}
+    assert {shape for shape in shapes if shape[0] in SHAPES} <= set(SHAPES.items())
+
+
+@torch.no_grad()
+def test_texts_in_a_row_do_not_see_each_other() -> None:
+    """Two texts in a row have the same hidden states as each alone."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=50,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+    )
+    model = LlamaForCausalLM(config)
+    model.set_attn_implementation(packed_attention.NAME)
+    row = Row()
+    texts = [[3, 9, 4], [7, 8, 2, 6]]
+    for ids in texts:
+        row.add(ids, [True] * len(ids))
+    token_ids, _, positions, owners = (torch.tensor([column]) for column in row.padded(10))
+    packed = model.model(
+        input_ids=token_ids, position_ids=positions, owners=owners, use_cache=False
+    ).last_hidden_state[0]
+    model.set_attn_implementation("sdpa")
+    alone = [model.model(torch.tensor([ids])).last_hidden_state[0] for ids in texts]
+
+    torch.testing.assert_close(packed[:7], torch.cat(alone))
+
+
+def test_the_loss_of_a_resumed_run_goes_on(tmp_path: Path) -> None:
+    """Rows after the checkpoint are made anew, those before it stay; the drawing has them all."""
+    file = tmp_path / "loss.csv"
+    curve = LossCurve(file, 0)
+    for step in range(75):
+        curve.add(3.0 - step / 50)
+    curve.save()
+    resumed = LossCurve(file, 50)
+    for _ in range(25):
+        resumed.add(1.0)
+    resumed.draw(tmp_path / "loss.svg")
+
+    assert [row[0] for row in resumed.rows] == [25, 50, 75]
+    assert resumed.rows[:2] == [(25, pytest.approx(2.76)), (50, pytest.approx(2.26))]
+    assert resumed.rows[2][1] == 1.0
+    assert 3 == (tmp_path / "loss.svg").read_text().count(",", *_line_of(tmp_path / "loss.svg"))
+
+
+def _line_of(drawing: Path) -> tuple[int, int]:
+    text = drawing.read_text()
+    start = text.index('points="') + 8
+    return start, text.index('"', start)
+
+
+def test_cases_end_where_a_reply_is_due() -> None:
+    """The last message is the user's or a tool's; calls and results carry ids of their own."""
+    cases = make_cases(Random(4), 3)
+
+    assert {case.messages[-1]["role"] for case in cases} == {"user", "tool"}
+    assert all(case.calls or case.wanted for case in cases)
+    for case in cases:
+        wired = wire_messages(case.messages)
+        calls = [call["id"] for message in wired for call in message.get("tool_calls", ())]
+        results = [message["tool_call_id"] for message in wired if message["role"] == "tool"]
+        assert calls == results
+        assert len(set(calls)) == len(calls)

@@ -1,0 +1,1 @@
+"""Everything that makes Brooklet-T5, the encoder-decoder in the box."""
