@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 
-.PHONY: help install serve chat test test-fast chaos check format bench bench-peers-install train-brooklet clean
+.PHONY: help install serve chat test test-fast chaos check format bench bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 clean
 
 help: ## Show the targets.
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
 NATIVE := hatch_build.py $(wildcard src/streamwell/engine/native/csrc/*)
 
@@ -28,7 +28,7 @@ $(VENV)/.dev: $(VENV)/.base
 
 install: $(VENV)/.base ## Create .venv with everything that the server needs.
 
-serve: install ## Serve the built-in model on http://127.0.0.1:8000.
+serve: install ## Serve the built-in models on http://127.0.0.1:8000.
 	$(BIN)/streamwell serve
 
 chat: install ## Talk to the built-in model in the terminal.
@@ -67,8 +67,17 @@ bench: $(VENV)/.bench ## Measure the engine and the server next to Transformers;
 bench-peers-install: $(VENV)/.bench ## Install what `python -m bench.peers` compares with (6 GB, long).
 	bench/peers/install.sh
 
-train-brooklet: $(VENV)/.dev ## Train the built-in model again.
+train-brooklet: $(VENV)/.dev ## Train the built-in model again (hours).
 	$(BIN)/python -m training.brooklet.train
+
+eval-brooklet: $(VENV)/.dev ## Ask the built-in model for what it was never taught.
+	$(BIN)/python -m training.brooklet.evaluate
+
+train-brooklet-t5: $(VENV)/.dev ## Train the built-in encoder-decoder again (three quarters of an hour).
+	$(BIN)/python -m training.brooklet_t5.train
+
+eval-brooklet-t5: $(VENV)/.dev ## Ask the built-in encoder-decoder for what it was never taught.
+	$(BIN)/python -m training.brooklet_t5.evaluate
 
 clean: ## Remove everything that was installed or built.
 	rm -rf $(VENV) bench/peers-env dist .pytest_cache .mypy_cache .ruff_cache

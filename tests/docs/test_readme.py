@@ -118,6 +118,21 @@ def test_openai_client_prints_an_answer(url: str) -> None:
     assert printed.strip()
 
 
+def test_both_models_of_the_box_are_served(url: str) -> None:
+    """Without a model named at the start, the decoder and the encoder-decoder answer."""
+    with urllib.request.urlopen(f"{url}/v1/models") as response:
+        listed = [card["id"] for card in json.load(response)["data"]]
+    ask = {"messages": [{"role": "user", "content": "Write 4027 in words"}], "temperature": 0}
+    body = json.dumps({"model": "brooklet-t5", **ask}).encode()
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(f"{url}/v1/chat/completions", body, headers)
+    with urllib.request.urlopen(request) as response:
+        answer = json.load(response)["choices"][0]["message"]["content"]
+
+    assert ["brooklet", "brooklet-t5"] == listed
+    assert "four thousand and twenty-seven" == answer
+
+
 def test_chat_answers_in_the_terminal(url: str) -> None:
     """`streamwell chat` answers a typed line, then ends with its input."""
     block = blocks_with("streamwell chat").strip() + f" --url {url}"

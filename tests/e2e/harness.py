@@ -66,12 +66,16 @@ class ServerProcess:
     def __init__(
         self, folder: Path, *flags: str, data_dir: Path | None = None, port: int | None = None
     ) -> None:
-        """With the data folder and the port of one that has ended, it takes its place."""
+        """Serves brooklet alone where no model is named first.
+
+        With the data folder and the port of one that has ended, it takes its place.
+        """
         self.port = port or free_port()
         self.url = f"http://{HOST}:{self.port}"
         self.log_path = folder / "server.log"
         self.database_path = (data_dir or folder / "data") / "streamwell.db"
-        command = [sys.executable, "-m", "streamwell", "serve", *flags]
+        models = () if flags and not flags[0].startswith("-") else ("brooklet",)
+        command = [sys.executable, "-m", "streamwell", "serve", *models, *flags]
         command += ["--port", str(self.port), "--data-dir", str(self.database_path.parent)]
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(

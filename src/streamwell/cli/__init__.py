@@ -11,6 +11,7 @@ from cyclopts.config import Env
 from streamwell import __version__
 from streamwell.cli.db import app as db
 from streamwell.core.errors import StreamwellError
+from streamwell.models import BUILT_IN
 from streamwell.settings import Settings
 
 app = App(
@@ -33,14 +34,15 @@ def serve(
     Parameters
     ----------
     models
-        `brooklet` (built in, the default), a local folder, or the name of a model on the Hugging
-        Face hub; `NAME=MODEL` to call it by a name. The first answers requests that name none.
+        `brooklet` or `brooklet-t5` (both built in, the default), a local folder, or the name of a
+        model on the Hugging Face hub; `NAME=MODEL` to call it by a name. The first answers
+        requests that name none.
     model
         One more model; repeatable.
     """
     from streamwell.cli.serve import run
 
-    run((*models, *model) or ("brooklet",), settings)
+    run((*models, *model) or tuple(BUILT_IN), settings)
 
 
 @app.command

@@ -12,6 +12,7 @@ from pathlib import Path
 from streamwell import __version__
 from streamwell.core.types import EngineState
 from streamwell.engine.launch import EngineProcess
+from streamwell.models import BUILT_IN
 from streamwell.server.serving import DrainingServer, make_server
 from streamwell.service.models import Served
 from streamwell.settings import Settings
@@ -77,7 +78,7 @@ def _print_banner(settings: Settings) -> None:
     num_keys = len(settings.api_key + settings.admin_key)
     keys = f"{num_keys} set" if num_keys else "none (this machine only)"
     models = ", ".join(settings.models)
-    toy = "  (built in, a toy)" if settings.models == ("brooklet",) else ""
+    toy = "  (built in, toys)" if settings.models == tuple(BUILT_IN) else ""
     print(
         f"streamwell {__version__}\n"
         f"  model  {models}{toy}\n"

@@ -3,8 +3,20 @@
 from importlib.resources import files
 from pathlib import Path
 
+#: Names of the models in the box, and their folders beside this file; all are served by default.
+BUILT_IN = {"brooklet": "brooklet", "brooklet-t5": "brooklet_t5"}
+
+
+def built_in_path(name: str) -> Path:
+    """The folder of a model in the box, in the Hugging Face layout.
+
+    Raises:
+        KeyError: there is none of this name.
+    """
+    # Transformers needs a real folder, which every wheel installation provides.
+    return Path(str(files(__name__) / BUILT_IN[name]))
+
 
 def brooklet_path() -> Path:
-    """Return the folder of the default model, in the Hugging Face layout."""
-    # Transformers needs a real folder, which every wheel installation provides.
-    return Path(str(files(__name__) / "brooklet"))
+    """The folder of the default model."""
+    return built_in_path("brooklet")

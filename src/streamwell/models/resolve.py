@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from streamwell.core.errors import LoadError
-from streamwell.models import brooklet_path
+from streamwell.models import BUILT_IN, built_in_path
 from streamwell.models.gguf_folder import folder_of_gguf, only_gguf
 from streamwell.models.hub import download
 from streamwell.models.small_files import check_sizes, read_object
@@ -23,7 +23,8 @@ def resolve(name: str, revision: str | None = None) -> Path:
     May take as long as a download; call it in a thread.
 
     Args:
-        name: `brooklet`, a folder, a GGUF file, `org/name` or `org/name:file.gguf` of the hub.
+        name: of a model in the box, a folder, a GGUF file, or `org/name` or `org/name:file.gguf`
+            of the hub.
         revision: a branch, tag or commit of the hub's; others have none.
 
     Raises:
@@ -32,7 +33,7 @@ def resolve(name: str, revision: str | None = None) -> Path:
     """
     if not name:
         raise FileNotFoundError("the name of the model is empty")
-    path = brooklet_path() if name == "brooklet" else Path(name).expanduser()
+    path = built_in_path(name) if name in BUILT_IN else Path(name).expanduser()
     if path.exists():
         if revision is not None:
             raise FileNotFoundError(
