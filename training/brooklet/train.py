@@ -92,7 +92,6 @@ def export(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, target: 
     shutil.rmtree(staging, ignore_errors=True)
     stored = LlamaForCausalLM(model.config).half()
     stored.load_state_dict(model.state_dict())
-    stored.config.dtype = "float32"
     stored.generation_config = GenerationConfig(
         do_sample=True,
         temperature=0.3,
@@ -101,6 +100,8 @@ def export(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, target: 
         pad_token_id=tokenizer.pad_token_id,
     )
     stored.save_pretrained(staging)
+    stored.config.dtype = "float32"  # only now: saving the weights writes their own
+    stored.config.save_pretrained(staging)
     save_tokenizer(tokenizer, staging)
     for file in staging.iterdir():
         file.chmod(0o644)
