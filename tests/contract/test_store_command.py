@@ -1,4 +1,4 @@
-"""`streamwell db`, as a process, on both databases."""
+"""`streamwell db` on both databases; as a process where that is what matters."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from stores import Run, a_delta, a_run, an_end
 
+from streamwell.cli import main
 from streamwell.store.migrate import HEAD_REVISION
 from streamwell.store.postgres import PostgresStore
 from streamwell.store.sql import SqlStore
 from streamwell.store.sqlite import SqliteStore
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(120),
+    # it is called without arguments here as by its entry point, which reads them itself
+    pytest.mark.filterwarnings("ignore:Cyclopts application invoked without tokens"),
+]
 
 
 @dataclass(frozen=True)
@@ -51,14 +57,35 @@ def filled(place: Place, run: Run) -> Iterator[Place]:
     run(place.store.close())
 
 
-def db(*arguments: str) -> subprocess.CompletedProcess[str]:
+Db = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def in_a_process(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `streamwell db`, with nothing from the environment that could set its flags."""
     environment = {key: os.environ[key] for key in os.environ if "STREAMWELL" not in key}
     command = [sys.executable, "-m", "streamwell", "db", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
-def test_upgrade_makes_the_tables(place: Place, run: Run) -> None:
+@pytest.fixture
+def db(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Db:
+    """The same command in this process, which saves its imports."""
+    for key in [key for key in os.environ if "STREAMWELL" in key]:
+        monkeypatch.delenv(key)
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["streamwell", "db", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return subprocess.CompletedProcess(sys.argv, code, *capsys.readouterr())
+
+    return call
+
+
+def test_upgrade_makes_the_tables(place: Place, run: Run, db: Db) -> None:
     """An empty database is ready afterwards; the revision is told, and again changes nothing."""
     for _ in range(2):
         result = db("upgrade", *place.flag)
@@ -71,7 +98,7 @@ def test_upgrade_makes_the_tables(place: Place, run: Run) -> None:
 
 def test_export_writes_every_run(filled: Place) -> None:
     """One line of JSON per run, by id: the run as it was accepted, and its events in order."""
-    result = db("export", *filled.flag)
+    result = in_a_process("export", *filled.flag)
     assert 0 == result.returncode, result.stderr
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert ["a", "b", "live"] == [line["run"]["run_id"] for line in lines]
@@ -81,7 +108,7 @@ def test_export_writes_every_run(filled: Place) -> None:
     assert "word" * 25_000 == lines[0]["events"][0]["text"]
 
 
-def test_export_writes_one_run_to_a_private_file(filled: Place, tmp_path: Path) -> None:
+def test_export_writes_one_run_to_a_private_file(filled: Place, tmp_path: Path, db: Db) -> None:
     """What people wrote is in it, so only its owner may read it."""
     output = tmp_path / "runs.jsonl"
     result = db("export", *filled.flag, "--run", "b", "--output", str(output))
@@ -91,7 +118,7 @@ def test_export_writes_one_run_to_a_private_file(filled: Place, tmp_path: Path) 
     assert 0o600 == output.stat().st_mode & 0o777
 
 
-def test_an_unknown_run_leaves_the_file_alone(filled: Place, tmp_path: Path) -> None:
+def test_an_unknown_run_leaves_the_file_alone(filled: Place, tmp_path: Path, db: Db) -> None:
     """A wrong id is an error, and costs nobody an earlier export."""
     output = tmp_path / "runs.jsonl"
     output.write_text("precious\n", encoding="utf-8")
@@ -111,7 +138,7 @@ def test_an_unknown_run_leaves_the_file_alone(filled: Place, tmp_path: Path) -> 
     ],
 )
 def test_prune_deletes_ended_runs(
-    filled: Place, run: Run, flags: tuple[str, ...], expected: int
+    filled: Place, run: Run, db: Db, flags: tuple[str, ...], expected: int
 ) -> None:
     """By age, by size, or by both, while a server runs; what it drives stays."""
     result = db("prune", *filled.flag, *flags)
@@ -121,7 +148,7 @@ def test_prune_deletes_ended_runs(
     run(filled.store.commit([], [an_end("live", 0)]))
 
 
-def test_prune_wants_to_know_what(tmp_path: Path) -> None:
+def test_prune_wants_to_know_what(tmp_path: Path, db: Db) -> None:
     """Nothing is deleted by default."""
     result = db("prune", "--data-dir", str(tmp_path))
     assert 2 == result.returncode
@@ -129,7 +156,7 @@ def test_prune_wants_to_know_what(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("export",), ("prune", "--max-mib", "1")], ids=" ".join)
-def test_a_folder_without_a_database(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_folder_without_a_database(tmp_path: Path, db: Db, command: tuple[str, ...]) -> None:
     """Looking into the wrong folder is an error and makes no database there."""
     result = db(*command, "--data-dir", str(tmp_path))
     assert 2 == result.returncode

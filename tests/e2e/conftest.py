@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Unpack
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "golden"))  # what writes tiny models
+
 from harness import Places, ServerProcess, StartServer
 
 
@@ -37,6 +42,24 @@ def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess
     """The scripted engine: a token every 10 ms, whatever else is asked."""
     flags = ("--engine", "scripted", "--scripted-step-s", "0.01")
     with closing(_serve(tmp_path_factory, *flags)) as server:
+        server.wait_until_ready()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def guessing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """The built-in model, which guesses by prompt lookup and computes every prompt anew."""
+    flags = ("--speculative-ngram", "4", "--no-enable-prefix-caching")
+    with closing(_serve(tmp_path_factory, *flags)) as server:
+        server.wait_until_ready()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """The scripted engine behind two keys, and a third one for who operates it."""
+    flags = ("--engine", "scripted", "--api-key", "sk-one", "--api-key", "sk-two")
+    with closing(_serve(tmp_path_factory, *flags, "--admin-key", "sk-operator")) as server:
         server.wait_until_ready()
         yield server
 

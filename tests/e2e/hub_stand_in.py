@@ -35,12 +35,14 @@ class Hub:
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     url: str = ""
 
-    def fetched(self) -> set[str]:
-        """The names of files that were sent."""
+    def fetched(self, repository: str) -> list[str]:
+        """The names of files that were sent of a repository, each as often as it was."""
         paths = [
-            path for method, path, _ in self.requests if method == "GET" and "/resolve/" in path
+            path
+            for method, path, _ in self.requests
+            if method == "GET" and path.startswith(f"/{repository}/resolve/")
         ]
-        return {path.rpartition("/")[2] for path in paths}
+        return [path.rpartition("/")[2] for path in paths]
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing
 
 import httpx2
 import pytest
@@ -41,14 +39,6 @@ def _routes() -> list[tuple[str, str]]:
 
 ROUTES = _routes()
 CLOSED = [(method, path) for method, path in ROUTES if path not in OPEN]
-
-
-@pytest.fixture(scope="module")
-def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    flags = ("--engine", "scripted", "--api-key", KEY, "--api-key", OTHER_KEY)
-    with closing(ServerProcess(tmp_path_factory.mktemp("keyed"), *flags)) as server:
-        server.wait_until_ready()
-        yield server
 
 
 def _path(route: str) -> str:
@@ -184,19 +174,9 @@ def test_without_a_key_only_its_own_names_are_answered(
     assert 200 == scripted.client.get("/v1/models", headers={"host": "localhost:1"}).status_code
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ["--host", "0.0.0.0"],
-        ["--host", "::"],
-        ["--host", "192.0.2.1"],
-        ["--host", "192.0.2.1", "--api-key", ""],
-        ["--api-key", ""],
-    ],
-    ids=str,
-)
-def test_an_open_server_without_a_key_is_refused(flags: list[str]) -> None:
+def test_an_open_server_without_a_key_is_refused() -> None:
     """Beyond loopback a key is required, and an empty one is none; the command says so."""
+    flags = ("--host", "192.0.2.1", "--api-key", "")
     command = [sys.executable, "-m", "streamwell", "serve", "--engine", "scripted", "--port", "0"]
     result = subprocess.run(
         [*command, *flags],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from harness import ServerProcess, StartServer
+from harness import ServerProcess
 
 pytestmark = pytest.mark.slow
 
@@ -66,13 +66,11 @@ def test_choices_share_their_prompt(brooklet: ServerProcess) -> None:
     assert (8 * 50, 7 * 48) == (new_queries - queries, new_hits - hits)
 
 
-def test_without_the_cache_nothing_is_kept(start_server: StartServer) -> None:
+def test_without_the_cache_nothing_is_kept(guessing: ServerProcess) -> None:
     """`--no-enable-prefix-caching`: the same prompt is computed again."""
-    server = start_server("--no-enable-prefix-caching")
-    server.wait_until_ready()
     body = {"prompt": list(range(300, 350)), "max_tokens": 2, "priority": 3}
 
-    usages = [_usage(server.post("/v1/completions", body).json()) for _ in range(2)]
+    usages = [_usage(guessing.post("/v1/completions", body).json()) for _ in range(2)]
 
     assert [(50, 0)] * 2 == usages
-    assert (0, 0) == _counters(server)
+    assert (0, 0) == _counters(guessing)

@@ -14,18 +14,18 @@ from tiny_t5 import VOCAB_SIZE, build_tiny_t5
 pytestmark = pytest.mark.slow
 
 CHAT = "/v1/chat/completions"
-MAX_LEN = 800
+MAX_LEN = 500
 WORDS = "w7 w9 w120 w33 w200"
 #: Its five words, and the end that the tokenizer adds.
 NUM_PROMPT_TOKENS = 6
-LONG = {"prompt": WORDS, "max_tokens": 700, "ignore_eos": True}
+LONG = {"prompt": WORDS, "max_tokens": 400, "ignore_eos": True}
 
 
 @pytest.fixture(scope="module")
 def t5(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server of a tiny T5 with a small cache, so that several long answers do not fit."""
     folder = build_tiny_t5(tmp_path_factory.mktemp("t5"))
-    flags = ("--max-model-len", str(MAX_LEN), "--kv-cache-mib", "2", "--num-threads", "1")
+    flags = ("--max-model-len", str(MAX_LEN), "--kv-cache-mib", "1", "--num-threads", "1")
     flags += ("--log-level", "warning", "--max-num-seqs", "8", "--served-model-name", "t5")
     with closing(ServerProcess(tmp_path_factory.mktemp("server"), str(folder), *flags)) as server:
         server.wait_until_ready()

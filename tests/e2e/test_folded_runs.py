@@ -10,7 +10,6 @@ from harness import ServerProcess, StartServer, eventually
 
 pytestmark = pytest.mark.slow
 
-SCRIPTED = ("--engine", "scripted", "--scripted-step-s", "0.01")
 BODIES = {
     "/v1/completions": {"prompt": ["Hello", "Once"], "max_tokens": 40, "seed": 1},
     "/v1/responses": {"input": "Hello", "max_output_tokens": 40, "seed": 1},
@@ -41,19 +40,18 @@ def _num_rows(server: ServerProcess, run_id: str) -> int:
         return int(database.execute(query, [run_id]).fetchone()[0])
 
 
-def test_a_folded_run_is_shown_as_before(start_server: StartServer) -> None:
+def test_a_folded_run_is_shown_as_before(
+    scripted: ServerProcess, start_server: StartServer
+) -> None:
     """By a server that finds it folded, whatever the route and the place."""
-    first = start_server(*SCRIPTED)
-    first.wait_until_ready()
-    runs = {path: _run(first, path) for path in BODIES}
-    shown = {path: _shown(first, path, run_id) for path, run_id in runs.items()}
-    assert all(_num_rows(first, run_id) > 5 for run_id in runs.values())
-    first.close()
+    runs = {path: _run(scripted, path) for path in BODIES}
+    shown = {path: _shown(scripted, path, run_id) for path, run_id in runs.items()}
+    assert all(_num_rows(scripted, run_id) > 5 for run_id in runs.values())
 
     # a server folds when it starts, and without a grace time all that has ended
-    flags = (*SCRIPTED, "--resume-grace-s", "0")
-    second = start_server(*flags, data_dir=first.database_path.parent)
-    second.wait_until_ready()
+    flags = ("--engine", "scripted", "--resume-grace-s", "0")
+    other = start_server(*flags, data_dir=scripted.database_path.parent)
+    other.wait_until_ready()
     for path, run_id in runs.items():
-        eventually(lambda run_id=run_id: _num_rows(second, run_id) == 1, "the run is folded")
-        assert shown[path] == _shown(second, path, run_id)
+        eventually(lambda run_id=run_id: _num_rows(other, run_id) == 1, "the run is folded")
+        assert shown[path] == _shown(other, path, run_id)

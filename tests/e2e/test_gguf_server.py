@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from harness import ServerProcess
+from tiny_gguf import write_gguf
 
 from streamwell.models import brooklet_path
 
 pytestmark = pytest.mark.slow
 
-CONVERTER = Path(__file__).parents[1] / "golden" / "tiny_gguf.py"
 CHAT = {"messages": [{"role": "user", "content": "Hello! What is your name?"}], "max_tokens": 20}
 
 
@@ -23,8 +21,7 @@ CHAT = {"messages": [{"role": "user", "content": "Hello! What is your name?"}], 
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with the model in the box as a GGUF file, and a cache of its own."""
     place = tmp_path_factory.mktemp("gguf")
-    command = [sys.executable, str(CONVERTER), str(brooklet_path()), str(place / "b.gguf"), "F32"]
-    subprocess.run(command, check=True, timeout=120)
+    write_gguf(brooklet_path(), place / "b.gguf")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(place / "cache"))
         yield place

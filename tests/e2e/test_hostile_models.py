@@ -12,16 +12,8 @@ from hostile_folders import HOSTILE, copy_of_brooklet, make, set_template
 
 pytestmark = pytest.mark.slow
 
-#: One of each kind.
-CHOSEN = (
-    "pickled_weights",
-    "remote_code",
-    "billion_layers",
-    "truncated_weights",
-    "exponential_pattern",
-    "template_to_the_shell",
-    "template_without_end",
-)
+#: One for each process that may see it first: the engine, the tokenizer's and the template's.
+CHOSEN = ("pickled_weights", "exponential_pattern", "template_to_the_shell")
 
 #: Means no harm until it is told to.
 FICKLE = """{% set said = messages[0].content %}
@@ -49,10 +41,10 @@ def test_a_hostile_model_ends_the_server(
 
 @pytest.fixture(scope="module")
 def fickle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server whose chat template is harmless to most conversations."""
+    """A server whose chat template is harmless to most conversations; it needs no real engine."""
     base = tmp_path_factory.mktemp("fickle")
     set_template(copy_of_brooklet(base / "model"), FICKLE)
-    with closing(ServerProcess(base, str(base / "model"), "--num-threads", "1")) as server:
+    with closing(ServerProcess(base, str(base / "model"), "--engine", "scripted")) as server:
         server.wait_until_ready()
         yield server
 

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,9 +24,9 @@ PROGRAM = """
 import json, sys
 from streamwell.core.errors import LoadError
 from streamwell.models.resolve import resolve
-for name in sys.argv[2:]:
+for arguments in json.loads(sys.argv[1]):
     try:
-        print(json.dumps([str(resolve(name, sys.argv[1] or None)), None]))
+        print(json.dumps([str(resolve(*arguments)), None]))
     except (FileNotFoundError, LoadError) as error:
         print(json.dumps([None, str(error)]))
 """
@@ -59,19 +59,16 @@ class Machine:
     cache: Path
 
     def resolve(
-        self, name: str, revision: str = "", *, url: str, **environment: str
-    ) -> tuple[Path | None, str]:
-        """The folder, or what is said instead."""
-        return self.resolve_all([name], revision, url=url, **environment)[0]
-
-    def resolve_all(
-        self, names: Sequence[str], revision: str = "", *, url: str, **environment: str
+        self, *models: tuple[str, ...], url: str, **environment: str
     ) -> list[tuple[Path | None, str]]:
-        """The same of several."""
+        """Names, some with a revision, in one process: folders, or what is said instead.
+
+        The environment is read when a process starts.
+        """
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
         settings = {"HF_HOME": str(self.cache), "HF_ENDPOINT": url, "HF_HUB_DISABLE_XET": "1"}
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, revision, *names],
+            [sys.executable, "-c", PROGRAM, json.dumps(models)],
             env=kept | settings | environment,
             capture_output=True,
             check=True,
@@ -93,55 +90,56 @@ def context_of(folder: Path | None) -> int:
 
 
 def test_what_is_needed_is_downloaded_once(hub: Hub, machine: Machine) -> None:
-    """No pickles, no weights of other layouts; the second time nothing; the token is sent."""
-    first, _ = machine.resolve("org/tiny", url=hub.url, HF_TOKEN="secret")
-    fetched, authorizations = hub.fetched(), {r[2] for r in hub.requests if "org/tiny" in r[1]}
-    hub.requests.clear()
-    second, _ = machine.resolve("org/tiny", url=hub.url)
+    """No pickles, no weights of other layouts; the token is sent, and opens what is gated."""
+    hub.token = "secret"
+
+    (first, _), (second, _), (gated, _) = machine.resolve(
+        ("org/tiny",), ("org/tiny",), ("org/gated",), url=hub.url, HF_TOKEN="secret"
+    )
 
     assert first is not None
     assert first == second
-    assert {file.name for file in first.iterdir()} == fetched
+    fetched = hub.fetched("org/tiny")
+    assert {file.name for file in first.iterdir()} == set(fetched)
+    assert len(set(fetched)) == len(fetched)
     assert "model.safetensors" in fetched
-    assert not fetched & {Path(name).name for name in _UNWANTED} - {"model.safetensors"}
+    assert not set(fetched) & {Path(name).name for name in _UNWANTED} - {"model.safetensors"}
     assert not (first / "original").exists()
-    assert {"Bearer secret"} == authorizations
-    assert set() == hub.fetched()
+    assert {"Bearer secret"} == {sent for _, path, sent in hub.requests if "org/" in path}
+    assert 2048 == context_of(gated)
 
 
-def test_a_revision_is_another_model(hub: Hub, machine: Machine) -> None:
-    """A branch and a commit give what they stand for; one that is not there is said to be so."""
-    assert 2048 == context_of(machine.resolve("org/tiny", url=hub.url)[0])
-    assert 1024 == context_of(machine.resolve("org/tiny", "other", url=hub.url)[0])
-    assert 1024 == context_of(machine.resolve("org/tiny", OTHER, url=hub.url)[0])
-    assert "has no such revision" in machine.resolve("org/tiny", "third", url=hub.url)[1]
+def test_a_revision_is_another_model_and_is_there_without_the_hub(
+    hub: Hub, machine: Machine
+) -> None:
+    """A branch and a commit give what they stand for, also offline, by choice or by chance.
 
-
-def test_without_the_hub_the_cache_is_taken(hub: Hub, machine: Machine) -> None:
-    """Offline by choice, or since nobody answers; also a revision."""
-    machine.resolve("org/tiny", "other", url=hub.url)
+    What is not there is said with where it was looked for, why the hub was not asked, and how to
+    get it.
+    """
+    main, branch, commit, wrong = machine.resolve(
+        ("org/tiny",), ("org/tiny", "other"), ("org/tiny", OTHER), ("org/tiny", "third"),
+        url=hub.url,
+    )  # fmt: skip
     nowhere = "http://127.0.0.1:1"
+    asked = (("org/tiny", "other"), ("org/tiny", "third"), ("org/more",))
+    by_choice = machine.resolve(*asked, url=nowhere, HF_HUB_OFFLINE="1")
+    by_chance = machine.resolve(*asked, url=nowhere)
 
-    by_choice, _ = machine.resolve("org/tiny", "other", url=nowhere, HF_HUB_OFFLINE="1")
-    by_chance, _ = machine.resolve("org/tiny", "other", url=nowhere)
-
-    assert 1024 == context_of(by_choice) == context_of(by_chance)
-
-
-def test_what_is_not_in_the_cache_is_said_with_what_to_do(machine: Machine) -> None:
-    """What was looked for, where, why the hub was not asked, and how to get it."""
-    refusals = [
-        machine.resolve("org/tiny", url="http://127.0.0.1:1", HF_HUB_OFFLINE="1")[1],
-        machine.resolve("org/tiny", "other", url="http://127.0.0.1:1")[1],
-    ]
-
-    for refusal in refusals:
-        assert "'org/tiny'" in refusal
-        assert str(machine.cache / "hub") in refusal
-    assert "set offline (HF_HUB_OFFLINE)" in refusals[0]
-    assert "`hf download org/tiny --local-dir FOLDER`" in refusals[0]
-    assert "http://127.0.0.1:1 cannot be reached" in refusals[1]
-    assert "`hf download org/tiny --revision other --local-dir FOLDER`" in refusals[1]
+    assert [2048, 1024, 1024] == [context_of(folder) for folder, _ in (main, branch, commit)]
+    assert "has no such revision" in wrong[1]
+    for answers, why in (
+        (by_choice, "set offline (HF_HUB_OFFLINE)"),
+        (by_chance, f"{nowhere} cannot be reached"),
+    ):
+        assert 1024 == context_of(answers[0][0])
+        for (_, refusal), model in zip(
+            answers[1:], ("org/tiny --revision third", "org/more"), strict=True
+        ):
+            assert f"'{model.split()[0]}'" in refusal
+            assert str(machine.cache / "hub") in refusal
+            assert why in refusal
+            assert f"`hf download {model} --local-dir FOLDER`" in refusal
 
 
 def test_a_hub_that_says_nothing_is_not_waited_for(machine: Machine) -> None:
@@ -149,7 +147,7 @@ def test_a_hub_that_says_nothing_is_not_waited_for(machine: Machine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         start_s = time.monotonic()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        _, refusal = machine.resolve("org/tiny", url=url, HF_HUB_ETAG_TIMEOUT="1")
+        ((_, refusal),) = machine.resolve(("org/tiny",), url=url, HF_HUB_ETAG_TIMEOUT="1")
 
     assert f"{url} gave no answer within 1 s" in refusal
     assert time.monotonic() - start_s < 30
@@ -179,15 +177,8 @@ def test_what_the_hub_does_not_give_is_explained(hub: Hub, machine: Machine, tok
     """A person knows what to do next."""
     environment = {"HF_TOKEN": token} if token else {}
 
-    answers = machine.resolve_all(list(REFUSED), url=hub.url, **environment)
+    answers = machine.resolve(*((name,) for name in REFUSED), url=hub.url, **environment)
 
     for (folder, refusal), patterns in zip(answers, REFUSED.values(), strict=True):
         assert folder is None
         assert re.search(patterns[bool(token)], refusal), refusal
-
-
-def test_gated_models_are_given_to_who_has_access(hub: Hub, machine: Machine) -> None:
-    """`HF_TOKEN` opens them."""
-    hub.token = "secret"
-
-    assert 2048 == context_of(machine.resolve("org/gated", url=hub.url, HF_TOKEN="secret")[0])

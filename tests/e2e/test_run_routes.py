@@ -6,7 +6,6 @@ import json
 import re
 import signal
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import httpx2
@@ -170,23 +169,20 @@ def test_a_key_names_a_request(scripted: ServerProcess) -> None:
     assert (400, "Idempotency-Key") == (bad.status_code, bad.json()["error"]["param"])
 
 
-def test_tickets_open_streams_and_nothing_else(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_tickets_open_streams_and_nothing_else(keyed: ServerProcess) -> None:
     """A page without a key may follow; it may not post, list or cancel."""
-    flags = ("--engine", "scripted", "--api-key", "secret", "--log-level", "warning")
-    with closing(ServerProcess(tmp_path_factory.mktemp("tickets"), *flags)) as server:
-        server.wait_until_ready()
-        key = {"authorization": "Bearer secret"}
-        ticket = server.post("/v1/tickets", {"lifetime_s": 60}, headers=key).json()["ticket"]
-        path = f"/v1/stream?prompt=Hello&max_tokens=9&ticket={ticket}"
-        frames = follow(server, path)
-        run_id = frames[0]["id"].partition(":")[0]
-        assert frames == follow(server, f"/v1/runs/{run_id}/events?ticket={ticket}")
-        closed = [
-            server.client.get(f"/v1/models?ticket={ticket}"),
-            server.post(f"/v1/runs?ticket={ticket}", PROMPT),
-            server.post(f"/v1/runs/{run_id}/cancel?ticket={ticket}", {}),
-            server.client.get(re.sub("ticket=.", "ticket=!", path)),
-        ]
+    key = {"authorization": "Bearer sk-one"}
+    ticket = keyed.post("/v1/tickets", {"lifetime_s": 60}, headers=key).json()["ticket"]
+    path = f"/v1/stream?prompt=Hello&max_tokens=9&ticket={ticket}"
+    frames = follow(keyed, path)
+    run_id = frames[0]["id"].partition(":")[0]
+    assert frames == follow(keyed, f"/v1/runs/{run_id}/events?ticket={ticket}")
+    closed = [
+        keyed.client.get(f"/v1/models?ticket={ticket}"),
+        keyed.post(f"/v1/runs?ticket={ticket}", PROMPT),
+        keyed.post(f"/v1/runs/{run_id}/cancel?ticket={ticket}", {}),
+        keyed.client.get(re.sub("ticket=.", "ticket=!", path)),
+    ]
     assert [401] * 4 == [answer.status_code for answer in closed]
 
 
@@ -205,29 +201,30 @@ def test_what_can_be_no_id_is_404(scripted: ServerProcess, run_id: str) -> None:
         assert 404 == scripted.client.get(path).status_code
 
 
-def test_a_live_server_takes_over_from_one_that_is_gone(start_server: StartServer) -> None:
+def test_a_live_server_takes_over_from_one_that_is_gone(
+    scripted: ServerProcess, start_server: StartServer
+) -> None:
     """Two on one log: what one drives is 503 at the other, until the first is killed."""
     flags = ("--engine", "scripted", "--scripted-step-s", "0.02")
-    first = start_server(*flags)
+    first = start_server(*flags, data_dir=scripted.database_path.parent)
     first.wait_until_ready()
-    second = start_server(*flags, data_dir=first.database_path.parent)
-    second.wait_until_ready()
-    whole = second.text(PROMPT | {"max_tokens": 300})
+    whole = scripted.text(PROMPT | {"max_tokens": 300})
     body = PROMPT | {"max_tokens": 300, "background": True, "raw": True}
     run = first.post("/v1/runs", body).json()
     seen = follow(first, run["events_url"], count=5)
     for answer in (
-        second.client.get(run["events_url"]),
-        second.post(f"/v1/runs/{run['id']}/cancel", {}),
-        second.client.delete(f"/v1/runs/{run['id']}"),
+        scripted.client.get(run["events_url"]),
+        scripted.post(f"/v1/runs/{run['id']}/cancel", {}),
+        scripted.client.delete(f"/v1/runs/{run['id']}"),
     ):
         assert (503, "run_elsewhere") == (answer.status_code, answer.json()["error"]["code"])
         assert answer.headers["retry-after"]
     first.signal(signal.SIGKILL)
     first.wait()
     eventually(
-        lambda: second.client.get(run["events_url"]).status_code == 200, "the other has taken over"
+        lambda: scripted.client.get(run["events_url"]).status_code == 200,
+        "the other has taken over",
     )
-    seen += follow(second, run["events_url"], {"Last-Event-ID": seen[-1]["id"]})
+    seen += follow(scripted, run["events_url"], {"Last-Event-ID": seen[-1]["id"]})
     assert whole == text_of(seen)
     assert [f"{run['id']}:{seq}" for seq in range(len(seen))] == [frame["id"] for frame in seen]

@@ -157,10 +157,8 @@ def test_a_large_message_is_a_message(scripted: ServerProcess) -> None:
     assert "context_length_exceeded" == whole["error"]["code"]
 
 
-def test_handshakes_that_are_refused(start_server: StartServer) -> None:
+def test_handshakes_that_are_refused(keyed: ServerProcess) -> None:
     """Pages of other sites, wrong keys and other paths get a status and never a connection."""
-    server = start_server(*SCRIPTED, "--api-key", "sk-one")
-    server.wait_until_ready()
     right, wrong = {"x-api-key": "sk-one"}, {"authorization": "Bearer wrong"}
     for status, path, options in (
         (403, "/v1/ws", {"origin": "http://evil.example"}),
@@ -170,18 +168,18 @@ def test_handshakes_that_are_refused(start_server: StartServer) -> None:
         (403, "/v1/ws/other", {"additional_headers": right}),
         (431, "/v1/ws", {"additional_headers": right | {"x-long": "x" * 10_000}}),
     ):
-        with pytest.raises(InvalidStatus) as refused, _connected(server, path, **options):
+        with pytest.raises(InvalidStatus) as refused, _connected(keyed, path, **options):
             pass
         assert status == refused.value.response.status_code
         if status == 401:
             assert b'"error"' in refused.value.response.body
-    assert "ERROR" not in server.log()
+    assert "ERROR" not in keyed.log()
 
-    ticket = server.client.post("/v1/tickets", json={}, headers=right).json()["ticket"]
-    with _connected(server, f"/v1/ws?ticket={ticket}", origin="http://evil.example") as socket:
+    ticket = keyed.client.post("/v1/tickets", json={}, headers=right).json()["ticket"]
+    with _connected(keyed, f"/v1/ws?ticket={ticket}", origin="http://evil.example") as socket:
         _say(socket, **PROMPT, max_tokens=3)
         assert "done" == _until_end(socket)[-1]["type"]
-    assert ticket not in server.log()
+    assert ticket not in keyed.log()
 
 
 def test_without_an_upgrade_there_is_no_such_page(scripted: ServerProcess) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import torch
@@ -27,11 +28,12 @@ class Family:
 
     folder: Path
     model: LoadedModel
+    reference: Any
     requests: list[GenerateRequest]
     expected: dict[str, list[int]]
 
 
-def make_requests(count: int = 16) -> list[GenerateRequest]:
+def make_requests(count: int = 12) -> list[GenerateRequest]:
     """Inputs of mixed lengths; a third goes on after other ids.
 
     Some may end by themselves. Most are made to say something new with every token, since random
@@ -62,10 +64,11 @@ def make_requests(count: int = 16) -> list[GenerateRequest]:
 
 
 def reference_tokens(
-    folder: Path, requests: list[GenerateRequest], start_ids: tuple[int, ...]
+    model: Any,  # noqa: ANN401 - Transformers is not typed
+    requests: list[GenerateRequest],
+    start_ids: tuple[int, ...],
 ) -> dict[str, list[int]]:
     """What `generate(do_sample=False)` of Transformers gives each request, one by one."""
-    model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32).eval()
     tokens = {}
     for request in requests:
         ids = torch.tensor([request.prompt_ids])
@@ -94,8 +97,9 @@ def torch_families(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], 
     def of(name: str) -> Family:
         folder = build(name, tmp_path_factory.mktemp(name))
         model, requests = load_model(folder, "torch"), make_requests()
-        expected = reference_tokens(folder, requests, model.info.start_ids)
-        return Family(folder, model, requests, expected)
+        reference = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32).eval()
+        expected = reference_tokens(reference, requests, model.info.start_ids)
+        return Family(folder, model, reference, requests, expected)
 
     return of
 
@@ -104,7 +108,11 @@ CASES = [(name, "torch") for name in CONFIGS]
 CASES += [(name, "native") for name in CONFIGS if name not in NOT_NATIVE]
 
 
-@pytest.fixture(scope="module", params=sorted(CASES), ids="-".join)
+#: One of each kind, for every sort of crowd.
+CHOSEN = [(name, model_impl) for name, model_impl in CASES if name in ("flan-t5", "mbart")]
+
+
+@pytest.fixture(scope="module")
 def family(request: pytest.FixtureRequest, torch_families: Callable[[str], Family]) -> Family:
     name, model_impl = request.param
     family = torch_families(name)
@@ -113,6 +121,12 @@ def family(request: pytest.FixtureRequest, torch_families: Callable[[str], Famil
     return replace(family, model=load_model(family.folder, model_impl))
 
 
+def families(cases: list[tuple[str, str]]) -> pytest.MarkDecorator:
+    """Run a test with each of these."""
+    return pytest.mark.parametrize("family", sorted(cases), ids="-".join, indirect=True)
+
+
+@families(CASES)
 @torch.inference_mode()
 def test_logits_are_the_reference(family: Family) -> None:
     """Not only the largest one: temperatures and penalties need all of them at their true size."""
@@ -120,9 +134,8 @@ def test_logits_are_the_reference(family: Family) -> None:
     input_ids, token_ids = (
         [rng.randrange(3, VOCAB_SIZE - 1) for _ in range(count)] for count in (30, 17)
     )
-    reference = AutoModelForSeq2SeqLM.from_pretrained(family.folder, dtype=torch.float32).eval()
     given = {"input_ids": torch.tensor([input_ids]), "decoder_input_ids": torch.tensor([token_ids])}
-    expected = reference(**given).logits[0]
+    expected = family.reference(**given).logits[0]
     seq = Sequence("r", token_ids, SamplingParams(max_tokens=1), encoder_ids=tuple(input_ids))
     seq.block_ids, seq.cross_block_ids = list(range(1, 6)), list(range(6, 14))
 
@@ -133,6 +146,37 @@ def test_logits_are_the_reference(family: Family) -> None:
     torch.testing.assert_close(logits[~is_banned], expected[~is_banned], rtol=1e-3, atol=1e-3)
 
 
+def crowd(family: Family, pool_tokens: int, budget: int) -> EngineRig:
+    """Serve a family's requests, which come late and beside each other; returns what did."""
+    rig = EngineRig(family.model, pool_tokens=pool_tokens, budget=budget)
+
+    outcomes = rig.serve(family.requests, arrivals=Random(1))
+
+    assert family.expected == {name: outcome.token_ids for name, outcome in outcomes.items()}
+    assert {None} == {outcome.error for outcome in outcomes.values()}
+    return rig
+
+
+@families(CASES)
+def test_a_crowd_gives_the_reference(family: Family) -> None:
+    """Neighbours, late arrivals, cut prefixes and preemption change no token."""
+    assert crowd(family, 160, 11).scheduler.num_preemptions > 0
+
+
+@families(CHOSEN)
+@pytest.mark.parametrize(
+    ("pool_tokens", "budget", "preempts"),
+    [
+        pytest.param(1024, 8, False, id="one encoder per step"),
+        pytest.param(160, 256, True, id="several encoders per step"),
+    ],
+)
+def test_other_crowds_do_too(family: Family, pool_tokens: int, budget: int, preempts: bool) -> None:
+    """With inputs that are read one by one or together, with room for all or not."""
+    assert preempts == (crowd(family, pool_tokens, budget).scheduler.num_preemptions > 0)
+
+
+@families(CHOSEN)
 def test_a_request_alone_gives_the_reference(family: Family) -> None:
     """One request at a time: the tokens are those of `generate`, also after a resumed prefix."""
     rig = EngineRig(family.model)
@@ -142,28 +186,7 @@ def test_a_request_alone_gives_the_reference(family: Family) -> None:
     assert family.expected == tokens
 
 
-@pytest.mark.parametrize(
-    ("pool_tokens", "budget", "preempts"),
-    [
-        pytest.param(1024, 256, False, id="roomy"),
-        pytest.param(1024, 8, False, id="one encoder per step"),
-        pytest.param(160, 256, True, id="small pool"),
-        pytest.param(160, 11, True, id="small chunks, small pool"),
-    ],
-)
-def test_a_crowd_gives_the_reference(
-    family: Family, pool_tokens: int, budget: int, preempts: bool
-) -> None:
-    """Neighbours, late arrivals, cut prefixes and preemption change no token."""
-    rig = EngineRig(family.model, pool_tokens=pool_tokens, budget=budget)
-
-    outcomes = rig.serve(family.requests, arrivals=Random(1))
-
-    assert family.expected == {name: outcome.token_ids for name, outcome in outcomes.items()}
-    assert {None} == {outcome.error for outcome in outcomes.values()}
-    assert preempts == (rig.scheduler.num_preemptions > 0)
-
-
+@families(CHOSEN)
 def test_guessed_tokens_change_nothing(family: Family) -> None:
     """Prompt lookup guesses over the decoder's own tokens, and the answers stay the same."""
     rig = EngineRig(family.model, budget=64, speculative_ngram=4)
@@ -173,6 +196,7 @@ def test_guessed_tokens_change_nothing(family: Family) -> None:
     assert family.expected == {name: outcome.token_ids for name, outcome in outcomes.items()}
 
 
+@families(CHOSEN)
 def test_sampled_tokens_are_the_same_alone_and_in_a_crowd(family: Family) -> None:
     """With a temperature, too, a request's tokens are its own affair."""
     requests = [

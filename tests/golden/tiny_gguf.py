@@ -1,4 +1,4 @@
-"""Writes model folders as GGUF files: `python tiny_gguf.py FOLDER FILE TYPE`.
+"""Writes model folders as GGUF files.
 
 As llama.cpp's converter would, with its own package; so names of tensors are not those of the code
 under test.
@@ -7,7 +7,6 @@ under test.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -197,7 +196,3 @@ def _write_vocabulary(writer: gguf.GGUFWriter, folder: Path, config: Mapping[str
     writer.add_token_types([3 if token in special else 1 for token in tokens])
     eos = config["eos_token_id"]
     writer.add_eos_token_id(eos[0] if isinstance(eos, list) else eos)
-
-
-if __name__ == "__main__":
-    write_gguf(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

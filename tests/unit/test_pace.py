@@ -68,6 +68,26 @@ def test_the_limit_counts_beside_decodes_only() -> None:
     assert {prompt: 256} == share_budget([prompt], 256, 30)
 
 
+def test_an_answer_that_goes_on_is_not_held_back() -> None:
+    """What was cut in mid-answer is computed anew at full speed beside the streams."""
+    stream, resumed = a_sequence(10, 9), a_sequence(500, 0)
+    resumed.num_prompt_tokens = 400
+
+    assert {stream: 1, resumed: 255} == share_budget([stream, resumed], 256, 30)
+    mixed = Step((Chunk(stream, 9, 1), Chunk(resumed, 0, 255)))
+    assert mixed.resumes
+    assert not Step((Chunk(stream, 9, 1), Chunk(a_sequence(500, 0), 0, 30))).resumes
+
+
+def test_what_an_answer_needs_to_go_on_is_not_owed() -> None:
+    """Prompts that come next get what they would have got."""
+    pace = Pace(STRETCH)
+    pace.observe(1, 0, 0.1)
+    pace.observe(1, 255, 0.1 + 0.255, is_free=True)
+
+    assert int((STRETCH - 1) * 0.1 / 0.001) == pace.prefill_limit
+
+
 def test_no_stretch_is_no_limit() -> None:
     """Zero leaves prompts to the token budget, whatever they cost."""
     pace = Pace(0.0)
