@@ -123,6 +123,33 @@ def test_a_load_calls_an_unload_off() -> None:
     run(test)
 
 
+def test_a_load_while_the_engine_goes_away_makes_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that wakes a model whose idle engine is just ending gets it, and no refusal."""
+
+    async def test(model: ServedModel) -> None:
+        leaving, may_leave = asyncio.Event(), asyncio.Event()
+        stop = model.engine.stop
+
+        async def slow_stop() -> None:
+            leaving.set()
+            await may_leave.wait()
+            await stop()
+
+        monkeypatch.setattr(model.engine, "stop", slow_stop)
+        await model.load()
+        unloading = asyncio.create_task(model.unload(loads_on_request=True))
+        await leaving.wait()
+        waking = asyncio.create_task(model.wake())
+        await turns()
+        may_leave.set()
+        await asyncio.gather(unloading, waking)
+
+        assert "ready" == model.state
+        model.require()
+
+    run(test)
+
+
 def test_an_unload_during_a_load_waits_for_its_end() -> None:
     """The two take turns, and the later one wins."""
 

@@ -95,8 +95,9 @@ class Loadable(ABC):
             async with self._turn:
                 if self.phase is Phase.UNLOADING and not self._num_users:
                     await self._put_away()
-                    self.phase = Phase.UNLOADED
                     log.info("model is unloaded", model=self._name)
+                    if self.phase is Phase.UNLOADING:  # else a load meanwhile has its turn next
+                        self.phase = Phase.UNLOADED
 
     async def unload_if_idle(self, idle_s: float) -> None:
         """Unload what nobody used for so long, until somebody does."""
