@@ -7,8 +7,10 @@ Rules:
 3. But half of the rest is kept for the prefill that is first in rank. So no stream of short prompts
    starves a long one: some prefill is first in rank, it gets at least one token in every step, and
    so each comes to its end, one rank after the other.
-4. Beside decodes, prefills may have a limit of their own (`pace`), down to nothing. But for that,
-   nothing is left over while somebody could use it.
+4. Beside decodes, prefills may have a limit of their own (`pace`), down to nothing; not while one
+   is among them that has been heard from already, after a crash or a preemption: its reader waits
+   in mid-answer, as those of the decodes would. But for that, nothing is left over while somebody
+   could use it.
 5. An encoder's input is computed in one go, with at least one token after it. Whoever is first in
    rank gets that, even over the budget; others wait for a step that has room for it.
 """
@@ -40,7 +42,8 @@ def share_budget(
     if not prefills:
         return plan
     budget -= len(plan)
-    if plan and prefill_limit is not None:
+    resumes = any(seq.num_completion_tokens for seq in prefills)
+    if plan and prefill_limit is not None and not resumes:
         budget = min(budget, prefill_limit)
     if budget <= 0:
         return plan

@@ -100,7 +100,8 @@ class EngineLoop:
                 step = self._drafter.fill(step)
             results = self._runner.run(step)
             seconds = time.perf_counter() - started
-            self._pace.observe(step.num_decodes, step.num_prefill_tokens, seconds)
+            prefilled = step.num_prefill_tokens
+            self._pace.observe(step.num_decodes, prefilled, seconds, is_free=step.resumes)
             if self._draft_cost is not None:
                 self._draft_cost.observe(step, seconds)
             outputs += self._scheduler.apply(results, step)

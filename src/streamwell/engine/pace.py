@@ -38,9 +38,11 @@ class Pace:
             return FIRST_TOKENS
         return max(LEAST_TOKENS, int((self._stretch - 1) * self._decode_s / self._token_s))
 
-    def observe(self, num_decodes: int, num_prefill_tokens: int, seconds: float) -> None:
-        """Take in what a step computed and how long it took."""
-        owed = self._num_owed_tokens + num_prefill_tokens - self._limit
+    def observe(
+        self, num_decodes: int, num_prefill_tokens: int, seconds: float, *, is_free: bool = False
+    ) -> None:
+        """Take in what a step computed and how long it took; one that is free owes nothing."""
+        owed = self._num_owed_tokens + (0 if is_free else num_prefill_tokens) - self._limit
         self._num_owed_tokens = max(0, owed) if num_decodes else 0
         if not num_prefill_tokens:
             # a single slow step must not let the next ones be slow

@@ -196,6 +196,11 @@ class Step:
         """Tokens of all other chunks."""
         return sum(chunk.cost for chunk in self.chunks if not chunk.is_decode)
 
+    @property
+    def resumes(self) -> bool:
+        """It computes anew what a sequence needs that has been heard from already."""
+        return any(c.seq.num_completion_tokens and not c.is_decode for c in self.chunks)
+
 
 @dataclass(frozen=True, slots=True)
 class Sampled:

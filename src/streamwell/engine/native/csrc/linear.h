@@ -66,7 +66,8 @@ class Multiplication {
 
  private:
   using Sum = typename Scheme::Sum;
-  static constexpr int64_t kBlockBytes = 58 << 10;  // of a panel: it stays in the second cache
+  // Of a panel: a group of them stays in the second cache, with the rows that they meet.
+  static constexpr int64_t kBlockBytes = (Scheme::is_tiled ? 96 : 58) << 10;
   static constexpr int64_t kMaxTiles = 256 / Scheme::max_rows;
   static constexpr int64_t kMaxGroup = 8;
 
@@ -100,21 +101,38 @@ class Multiplication {
            step * Scheme::x_bytes * tiles_.height(tile);
   }
 
+  // Rows of a tile's results that are still to be written.
+  struct Pending {
+    int64_t panel = 0, row = 0;
+    int height = 0;
+    const Sum* sums = nullptr;
+  };
+
+  // With tile registers a tile of rows goes through all panels of the group while it is near;
+  // without, a panel goes through all tiles.
   void multiply_block(int64_t panel0, int64_t panel1, int64_t tile0, int64_t tile1) {
     alignas(64) static thread_local Sum partial[kMaxGroup * kMaxTiles * Scheme::max_rows * 2];
+    Pending pending;
     for (int64_t step = 0; step < steps_; step += block_steps_) {
       const int64_t count = std::min(block_steps_, steps_ - step);
-      Sum* sums = partial;
-      for (int64_t panel = panel0; panel < panel1; ++panel) {
-        for (int64_t tile = tile0; tile < tile1; ++tile, sums += 2 * Scheme::max_rows) {
-          if constexpr (Scheme::is_tiled) {
-            multiply_with_tiles(panel, tile, step, count, sums);
-          } else {
-            with_height(tiles_.height(tile), panel, tile, step, count, sums);
-          }
-        }
+      int64_t place = 0;
+      // sums that are complete at once need no place of their own, but for those being written
+      const auto sums = [&] {
+        const int64_t at = count < steps_ ? place : place % 2;
+        ++place;
+        return partial + at * 2 * Scheme::max_rows;
+      };
+      if constexpr (Scheme::is_tiled) {
+        for (int64_t tile = tile0; tile < tile1; ++tile)
+          for (int64_t panel = panel0; panel < panel1; ++panel)
+            multiply_with_tiles(panel, tile, step, count, sums(), tile == tile0, pending);
+      } else {
+        for (int64_t panel = panel0; panel < panel1; ++panel)
+          for (int64_t tile = tile0; tile < tile1; ++tile)
+            with_height(tiles_.height(tile), panel, tile, step, count, sums());
       }
     }
+    finish(pending, pending.height);
   }
 
   template <int M = Scheme::max_rows>
@@ -136,12 +154,15 @@ class Multiplication {
     return static_cast<const uint8_t*>(linear_.weights) + (panel * steps_ + step) * Scheme::w_bytes;
   }
 
-  void multiply_with_tiles(int64_t panel, int64_t tile, int64_t step, int64_t count, Sum* partial) {
+  // While the processor's tiles are at work, the results of the tile before are written.
+  void multiply_with_tiles(int64_t panel, int64_t tile, int64_t step, int64_t count, Sum* sums,
+                           bool is_new, Pending& pending) {
     const int height = tiles_.height(tile);
-    Scheme::accumulate(tile_at(tile, step), block_at(panel, step), count, ahead(tile), height,
-                       step == 0, partial);
-    if (step + count < steps_) return;
-    for (int m = 0; m < height; ++m) finish_row(panel, tiles_.first(tile) + m, partial + 2 * m);
+    const int some = static_cast<int>((pending.height * kWordsUnit + count - 1) / count);
+    Scheme::accumulate(tile_at(tile, step), block_at(panel, step), count,
+                       is_new ? steps_ * Scheme::w_bytes : 0, height, step == 0, sums,
+                       [&] { finish(pending, std::min(some, pending.height)); });
+    if (step + count == steps_) pending = {panel, tiles_.first(tile), height, sums};
   }
 
   template <int M>
@@ -153,42 +174,55 @@ class Multiplication {
     }
     Scheme::template multiply<M>(tile_at(tile, step), block_at(panel, step), count, ahead(tile),
                                  sums);
-    if (step + count < steps_) {
-      for (int m = 0; m < M; ++m) {
-        partial[2 * m] = sums[m][0];
-        partial[2 * m + 1] = sums[m][1];
-      }
-      return;
+    for (int m = 0; m < M; ++m) {
+      partial[2 * m] = sums[m][0];
+      partial[2 * m + 1] = sums[m][1];
     }
-    for (int m = 0; m < M; ++m) finish_row(panel, tiles_.first(tile) + m, sums[m]);
+    if (step + count < steps_) return;
+    Pending pending = {panel, tiles_.first(tile), M, partial};
+    finish(pending, M);
   }
 
-  void finish_row(int64_t panel, int64_t row, const Sum* sums) {
-    const int64_t column = panel * kPanel;
-    F32 values[2];
-    for (int side = 0; side < 2; ++side) {
-      const int64_t first = column + side * kLanes;
-      values[side] = Scheme::finish(sums[side], linear_, first, row_scales_[row]);
-      if (linear_.bias) values[side] = add(values[side], load(linear_.bias + first));
-      if (is_added()) values[side] = mul(values[side], broadcast(linear_.factor));
-    }
+  // Writes the first rows of what is pending.
+  void finish(Pending& pending, int count) const {
     if (epilogue_.form == kGate) {
-      const F32 gated = mul(activate(values[0], epilogue_.activation), values[1]);
-      write(y_ + row * (linear_.n / 2) + column / 2, gated, kLanes);
-      return;
+      write<kGate>(pending, count);
+    } else if (epilogue_.form == kAccumulate) {
+      write<kAccumulate>(pending, count);
+    } else {
+      write<kStore>(pending, count);
     }
-    for (int side = 0; side < 2; ++side) {
-      const int64_t first = column + side * kLanes;
-      const F32 value = activate(values[side], epilogue_.activation);
-      write(y_ + row * linear_.n + first, value, linear_.n - first);
-    }
+    pending.row += count;
+    pending.height -= count;
+    pending.sums += 2 * count;
   }
 
-  void write(float* y, F32 value, int64_t room) {
-    store_some(y, is_added() ? add(load_some(y, room), value) : value, room);
+  template <Form form>
+  [[gnu::noinline]] void write(const Pending& pending, int count) const {
+    const int64_t column = pending.panel * kPanel;
+    const int64_t stride = form == kGate ? linear_.n / 2 : linear_.n;
+    float* y = y_ + pending.row * stride + (form == kGate ? column / 2 : column);
+    for (int m = 0; m < count; ++m, y += stride) {
+      F32 values[2];
+      for (int side = 0; side < 2; ++side) {
+        const int64_t first = column + side * kLanes;
+        values[side] = Scheme::finish(pending.sums[2 * m + side], linear_, first,
+                                      row_scales_[pending.row + m]);
+        if (linear_.bias) values[side] = add(values[side], load(linear_.bias + first));
+        if (form == kAccumulate) values[side] = mul(values[side], broadcast(linear_.factor));
+      }
+      if (form == kGate) {
+        store(y, mul(activate(values[0], epilogue_.activation), values[1]));
+        continue;
+      }
+      for (int side = 0; side < 2; ++side) {
+        const int64_t room = linear_.n - column - side * kLanes;
+        F32 value = activate(values[side], epilogue_.activation);
+        if (form == kAccumulate) value = add(load_some(y + side * kLanes, room), value);
+        store_some(y + side * kLanes, value, room);
+      }
+    }
   }
-
-  bool is_added() const { return epilogue_.form == kAccumulate; }
 
   const Linear& linear_;
   const float* x_;

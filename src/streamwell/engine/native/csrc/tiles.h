@@ -73,14 +73,16 @@ struct Tiled : Scheme {
   static constexpr int max_rows = 2 * kTileRows;
   static constexpr bool is_tiled = true;
 
-  // sums[m][side] += tile times block, for `height` rows and both halves of a panel.
+  // sums[m][side] += tile times block, for `height` rows and both halves of a panel. `meanwhile` is
+  // called with every 16 steps: the rest of the processor is idle while tiles are multiplied.
+  template <class Meanwhile>
   static void accumulate(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
-                         int height, bool is_first, Sum* sums) {
+                         int height, bool is_first, Sum* sums, const Meanwhile& meanwhile) {
     set_shapes(height);
     if (height > kTileRows) {
-      accumulate<true>(x, w, steps, ahead, height, is_first, sums);
+      accumulate<true>(x, w, steps, ahead, height, is_first, sums, meanwhile);
     } else {
-      accumulate<false>(x, w, steps, ahead, height, is_first, sums);
+      accumulate<false>(x, w, steps, ahead, height, is_first, sums, meanwhile);
     }
   }
 
@@ -91,9 +93,10 @@ struct Tiled : Scheme {
     set_tile_shapes(height, {high, high, low, low, high, low, weights, weights});
   }
 
-  template <bool is_high>
-  static void accumulate(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
-                         int height, bool is_first, Sum* sums) {
+  template <bool is_high, class Meanwhile>
+  [[gnu::noinline]] static void accumulate(const uint8_t* x, const uint8_t* w, int64_t steps,
+                                           int64_t ahead, int height, bool is_first, Sum* sums,
+                                           const Meanwhile& meanwhile) {
     constexpr int stride = 2 * kTileBytes;
     auto* top = reinterpret_cast<uint8_t*>(sums);
     uint8_t* bottom = top + kTileRows * stride;
@@ -122,6 +125,7 @@ struct Tiled : Scheme {
         _tile_loadd(5, x + kTileRows * kTileBytes, kTileBytes);
         multiply_bottom();
       }
+      meanwhile();
     }
     _tile_stored(0, top, stride);
     _tile_stored(1, top + kTileBytes, stride);
