@@ -147,7 +147,7 @@ def test_a_lock_shorter_than_the_patience_is_a_pause(
     summary(f"locked={lock_s} s", f"streams={NUM_STREAMS} equal={NUM_STREAMS}")
 
 
-@pytest.mark.parametrize("lock_s", repeated(full=30, short=6))
+@pytest.mark.parametrize("lock_s", repeated(full=30, short=8))
 def test_a_longer_lock_ends_streams_with_a_reason(
     scripted: Lives, summary: Callable[..., None], lock_s: float
 ) -> None:
