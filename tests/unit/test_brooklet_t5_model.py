@@ -14,9 +14,10 @@ from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGene
 
 from training.brooklet_t5 import batches, train
 from training.brooklet_t5.batches import IGNORED, batches_of_step
-from training.brooklet_t5.model import ARTEFACTS, export
+from training.brooklet_t5.model import ARTEFACTS, generation_config
 from training.brooklet_t5.tokenizer import END
-from training.brooklet_t5.train import Run, learning_rate
+from training.brooklet_t5.train import COOL_DOWN, Run
+from training.trainer import export, rate_share
 
 TOKENIZER = Tokenizer.from_file(str(ARTEFACTS / "tokenizer.json"))
 FRAMES = ("{}", " {}", '"{}"', '{{"name": "{}"}}', "({})", "is {}.", ", {},", "-{}-", "\n{}")
@@ -135,7 +136,7 @@ def test_a_batch_is_what_its_step_says(
 
 def test_the_rate_rises_stays_and_falls() -> None:
     """To nothing in the end, whatever the number of steps."""
-    rates = [learning_rate(step, 1000) for step in (0, 99, 500, 800, 999)]
+    rates = [rate_share(step, 1000, COOL_DOWN) for step in (0, 99, 500, 800, 999)]
 
     assert pytest.approx([0.01, 1.0, 1.0, 0.5, 0.0025]) == rates
 
@@ -155,7 +156,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
     unbroken, stopped = run("unbroken"), run("stopped")
     losses = [unbroken.advance(2, in_bfloat16=False) for _ in range(2)]
     stopped.advance(2, in_bfloat16=False)
-    stopped.save()
+    stopped.checkpoint.save(stopped.step)
     resumed = run("stopped")
 
     assert 1 == resumed.step
@@ -168,7 +169,7 @@ def test_export_rounds_a_copy(tmp_path: Path, tokenizer: PreTrainedTokenizerFast
     """The folder loads as float32 with rounded weights; the one in training stays exact."""
     model = tiny_model(tokenizer)
     model.shared.weight.data.fill_(1 / 3)
-    export(model, tokenizer, tmp_path / "model")
+    export(model, generation_config(tokenizer), tokenizer, tmp_path / "model")
     loaded = T5ForConditionalGeneration.from_pretrained(tmp_path / "model", dtype="auto")
 
     assert torch.float32 == loaded.dtype

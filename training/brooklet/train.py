@@ -6,9 +6,7 @@ started again sees the same data as one that never stopped.
 
 from __future__ import annotations
 
-import argparse
 import copy
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -28,13 +26,11 @@ from training.brooklet.batches import IGNORED, Batch, Steps
 from training.brooklet.tokenizer import (
     CONTEXT_LENGTH,
     build_tokenizer,
-    load_tokenizer,
-    save_tokenizer,
 )
 from training.loss_curve import LossCurve
+from training.trainer import Checkpoint, export, kept_tokenizer, parse_arguments, rate_share
 
 PEAK_RATE = 3e-3
-WARM_UP = 100
 COOL_DOWN = 0.35  # of all steps
 THREADS = 2  # with more or fewer, sums come in another order and give other weights
 ARTEFACTS = Path(__file__).resolve().parents[2] / "src/streamwell/models/brooklet"
@@ -74,39 +70,18 @@ def loss_sum(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
     return cross_entropy(logits.float(), batch.targets[wanted], reduction="sum")
 
 
-def learning_rate(step: int, steps: int) -> float:
-    """Give the share of the peak rate: rise, stay, and fall in a straight line at the end."""
-    rise = (step + 1) / WARM_UP
-    fall = (steps - step) / (COOL_DOWN * steps)
-    return min(1.0, rise, fall)
-
-
-def export(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, target: Path) -> None:
-    """Write the finished folder file by file, so that a reader never meets half a file.
-
-    The weights are stored in half precision; the configuration says float32, in which they are
-    computed with, so that every machine gives the same text.
-    """
-    target.mkdir(parents=True, exist_ok=True)
-    staging = target.with_name(target.name + ".partial")
-    shutil.rmtree(staging, ignore_errors=True)
-    stored = LlamaForCausalLM(model.config).half()
-    stored.load_state_dict(model.state_dict())
-    stored.generation_config = GenerationConfig(
+def keep(run: Run, curve: LossCurve, output: Path) -> None:
+    """Save what is needed to go on, and the model as it is now."""
+    run.checkpoint.save(run.step)
+    curve.save()
+    generation = GenerationConfig(
         do_sample=True,
         temperature=0.3,
         top_p=0.95,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=run.tokenizer.eos_token_id,
+        pad_token_id=run.tokenizer.pad_token_id,
     )
-    stored.save_pretrained(staging)
-    stored.config.dtype = "float32"  # only now: saving the weights writes their own
-    stored.config.save_pretrained(staging)
-    save_tokenizer(tokenizer, staging)
-    for file in staging.iterdir():
-        file.chmod(0o644)
-        file.replace(target / file.name)
-    staging.rmdir()
+    export(run.model, generation, run.tokenizer, output)
 
 
 class Optimizer:
@@ -138,35 +113,14 @@ class Run:
         work.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(seed)
         self.seed = seed
-        self.checkpoint = work / "checkpoint.pt"
-        if (work / "tokenizer").exists():
-            self.tokenizer = load_tokenizer(work / "tokenizer")
-        else:
-            self.tokenizer = build_tokenizer(seed)
-            save_tokenizer(self.tokenizer, work / "tokenizer")
+        self.tokenizer = kept_tokenizer(work, build_tokenizer, seed)
         self.model = make_model(self.tokenizer)
         self.worker = copy.deepcopy(self.model).bfloat16()  # computes; the other is what learns
         for layer in self.worker.model.layers:  # all alike, so compiled once for each shape
             layer.compile(dynamic=False)
         self.optimizer = Optimizer(self.model)
-        self.step = 0
-        if self.checkpoint.exists():
-            state = torch.load(self.checkpoint)
-            self.model.load_state_dict(state["model"])
-            for part, saved in zip(self.optimizer.parts, state["optimizers"], strict=True):
-                part.load_state_dict(saved)
-            self.step = state["step"]
-
-    def save(self) -> None:
-        """Save everything needed to go on."""
-        partial = self.checkpoint.with_suffix(".partial")
-        state = {
-            "model": self.model.state_dict(),
-            "optimizers": [part.state_dict() for part in self.optimizer.parts],
-            "step": self.step,
-        }
-        torch.save(state, partial)
-        partial.replace(self.checkpoint)
+        self.checkpoint = Checkpoint(work, self.model, self.optimizer.parts)
+        self.step = self.checkpoint.load()
 
     def _pairs(self) -> Iterator[tuple[torch.nn.Parameter, torch.nn.Parameter]]:
         return zip(self.model.parameters(), self.worker.parameters(), strict=True)
@@ -194,26 +148,20 @@ class Run:
             assert copied.grad is not None
             weight.grad, copied.grad = copied.grad.float(), None
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step(learning_rate(self.step, steps))
+        self.optimizer.step(rate_share(self.step, steps, COOL_DOWN))
         self.step += 1
         return total
 
 
-def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=6000)
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--work", type=Path, default=Path("build/brooklet"), help="checkpoints")
-    parser.add_argument("--output", type=Path, default=ARTEFACTS, help="the finished folder")
-    parser.add_argument("--threads", type=int, default=THREADS)
-    parser.add_argument("--save-every", type=int, default=250)
-    return parser.parse_args()
-
-
 def main() -> None:
     """Train to the end, exporting the model at every checkpoint."""
-    arguments = parse_arguments()
+    arguments = parse_arguments(
+        __doc__.splitlines()[0],
+        steps=6000,
+        threads=THREADS,
+        work="build/brooklet",
+        output=ARTEFACTS,
+    )
     torch.set_num_threads(arguments.threads)
     run = Run(arguments.work, arguments.seed)
     curve = LossCurve(arguments.work / "loss.csv", run.step)
@@ -224,10 +172,8 @@ def main() -> None:
             bar.set_postfix(loss=f"{curve.mean:.3f}", refresh=False)
             bar.update()
             if run.step % arguments.save_every == 0:
-                run.save()
-                curve.save()
-                export(run.model, run.tokenizer, arguments.output)
-    export(run.model, run.tokenizer, arguments.output)
+                keep(run, curve, arguments.output)
+    keep(run, curve, arguments.output)
     curve.draw(arguments.output / "loss.svg")
 
 

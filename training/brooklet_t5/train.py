@@ -6,7 +6,6 @@ started again sees the same data as one that never stopped.
 
 from __future__ import annotations
 
-import argparse
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -16,25 +15,17 @@ from tqdm import tqdm
 from transformers import T5ForConditionalGeneration
 from transformers.models.t5.modeling_t5 import T5DenseGatedActDense
 
-from training.brooklet.tokenizer import load_tokenizer, save_tokenizer
 from training.brooklet_t5.batches import IGNORED, Batch, batches_of_step
-from training.brooklet_t5.model import ARTEFACTS, export, make_model
+from training.brooklet_t5.model import ARTEFACTS, generation_config, make_model
 from training.brooklet_t5.tokenizer import build_tokenizer
 from training.loss_curve import LossCurve
+from training.trainer import Checkpoint, export, kept_tokenizer, parse_arguments, rate_share
 
 MATRIX_RATE = 0.02  # Muon's: each step turns a matrix by about so much of its size
 BIAS_RATE = 0.05  # of the relative biases, which alone tell positions and have to grow large
 OTHER_RATE = 0.01
-WARM_UP = 100
 COOL_DOWN = 0.4  # of all steps
 THREADS = 1  # sums in another order give other weights
-
-
-def learning_rate(step: int, steps: int) -> float:
-    """The share of the peak rate: rise to it, stay there, and fall in a straight line."""
-    rise = (step + 1) / WARM_UP
-    fall = (steps - step) / (COOL_DOWN * steps)
-    return min(1.0, rise, fall)
 
 
 def make_optimizers(model: T5ForConditionalGeneration) -> list[torch.optim.Optimizer]:
@@ -96,38 +87,17 @@ class Run:
         work.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(seed)
         self.seed = seed
-        self.checkpoint = work / "checkpoint.pt"
-        if (work / "tokenizer").exists():
-            self.tokenizer = load_tokenizer(work / "tokenizer")
-        else:
-            self.tokenizer = build_tokenizer(seed)
-            save_tokenizer(self.tokenizer, work / "tokenizer")
+        self.tokenizer = kept_tokenizer(work, build_tokenizer, seed)
         self.model = make_model(self.tokenizer)
         hasten(self.model)
         self.optimizers = make_optimizers(self.model)
         self.peak_rates = [[group["lr"] for group in o.param_groups] for o in self.optimizers]
-        self.step = 0
-        if self.checkpoint.exists():
-            state = torch.load(self.checkpoint)
-            self.model.load_state_dict(state["model"])
-            for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-                optimizer.load_state_dict(saved)
-            self.step = state["step"]
-
-    def save(self) -> None:
-        """Save everything needed to go on."""
-        partial = self.checkpoint.with_suffix(".partial")
-        state = {
-            "model": self.model.state_dict(),
-            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
-            "step": self.step,
-        }
-        torch.save(state, partial)
-        partial.replace(self.checkpoint)
+        self.checkpoint = Checkpoint(work, self.model, self.optimizers)
+        self.step = self.checkpoint.load()
 
     def advance(self, steps: int, *, in_bfloat16: bool) -> float:
         """Take one step of a run of so many, and return its loss per token."""
-        share = learning_rate(self.step, steps)
+        share = rate_share(self.step, steps, COOL_DOWN)
         for optimizer, peaks in zip(self.optimizers, self.peak_rates, strict=True):
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                 group["lr"] = peak * share
@@ -149,26 +119,20 @@ class Run:
 
 def keep(run: Run, curve: LossCurve, output: Path) -> None:
     """Save what is needed to go on, and the model as it is now."""
-    run.save()
+    run.checkpoint.save(run.step)
     curve.save()
-    export(run.model, run.tokenizer, output)
-
-
-def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=2200)
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--work", type=Path, default=Path("build/brooklet-t5"), help="checkpoints")
-    parser.add_argument("--output", type=Path, default=ARTEFACTS, help="the finished folder")
-    parser.add_argument("--threads", type=int, default=THREADS)
-    parser.add_argument("--save-every", type=int, default=250)
-    return parser.parse_args()
+    export(run.model, generation_config(run.tokenizer), run.tokenizer, output)
 
 
 def main() -> None:
     """Train to the end, exporting the model at every checkpoint."""
-    arguments = parse_arguments()
+    arguments = parse_arguments(
+        __doc__.splitlines()[0],
+        steps=2200,
+        threads=THREADS,
+        work="build/brooklet-t5",
+        output=ARTEFACTS,
+    )
     torch.set_num_threads(arguments.threads)
     run = Run(arguments.work, arguments.seed)
     in_bfloat16 = has_bfloat16()
