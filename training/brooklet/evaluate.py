@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from openai import AsyncOpenAI
 from tqdm.asyncio import tqdm
 
-from bench.server import Target, running
 from training.brooklet.cases import Case, make_cases
 from training.brooklet.train import ARTEFACTS
+from training.evaluation import Score, evaluate, parse_arguments
 
 LONG_TASKS = {"count far", "long story"}
 LONG_REPLY, USUAL_REPLY = 2600, 900  # tokens; a model that does not end is cut there
@@ -34,21 +29,6 @@ class Answer:
     text: str
     calls: list[tuple[str, Any]]  # name and arguments of each tool call
     ended: bool  # by itself, not for want of room
-
-
-@dataclass
-class Score:
-    """How one task went."""
-
-    asked: int = 0
-    right: int = 0
-    ended: int = 0
-    mistakes: list[str] = field(default_factory=list)
-
-    def row(self, task: str) -> str:
-        """Format as a line of a Markdown table."""
-        right, ended = (100 * part / self.asked for part in (self.right, self.ended))
-        return f"| {task} | {self.asked} | {right:.1f} % | {ended:.1f} % |"
 
 
 def wire_messages(messages: list[dict[str, Any]]) -> list[Any]:
@@ -139,51 +119,11 @@ async def score_all(url: str, model: str, cases: list[Case]) -> dict[str, Score]
     return scores
 
 
-def table(scores: dict[str, Score]) -> Iterable[str]:
-    """Lay the scores out, those of all tasks last."""
-    yield "| task | asked | right | ended |"
-    yield "|---|---|---|---|"
-    for task in sorted(scores, key=lambda name: (name == "all", name)):
-        yield scores[task].row(task)
-
-
-@contextmanager
-def serving(folder: Path, name: str, quantization: str) -> Iterator[str]:
-    """Serve a model folder for as long as it is asked; gives the address of the API."""
-    with TemporaryDirectory() as scratch:
-        command = (sys.executable, "-m", "streamwell", "serve", f"{name}={folder}")
-        options = ("--quantization", quantization, "--data-dir", scratch)
-        target = Target(name, (*command, *options), name)
-        with running(target, Path(scratch) / "server.log") as base_url:
-            yield f"{base_url}/v1"
-
-
-def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=ARTEFACTS, help="the model to serve")
-    parser.add_argument("--url", help="ask this server instead, such as http://127.0.0.1:8000/v1")
-    parser.add_argument("--model", default="brooklet", help="its name at the server")
-    parser.add_argument("--quantization", choices=("none", "int8", "int4"), default="none")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--cases", type=int, default=50, help="of each task")
-    parser.add_argument("--mistakes", type=int, default=0, help="show so many of each task")
-    return parser.parse_args()
-
-
 def main() -> None:
-    """Print a Markdown table of scores, and the mistakes if wanted."""
-    arguments = parse_arguments()
+    """Ask a server, and print what came of it."""
+    arguments = parse_arguments(__doc__, folder=ARTEFACTS, model="brooklet", cases=50)
     cases = make_cases(Random(arguments.seed), arguments.cases)
-    if arguments.url:
-        scores = asyncio.run(score_all(arguments.url, arguments.model, cases))
-    else:
-        with serving(arguments.folder, arguments.model, arguments.quantization) as url:
-            scores = asyncio.run(score_all(url, arguments.model, cases))
-    print(*table(scores), sep="\n")
-    for task, score in scores.items():
-        for mistake in score.mistakes[: arguments.mistakes]:
-            print(f"{task}: {mistake}")
+    evaluate(arguments, lambda url: score_all(url, arguments.model, cases))
 
 
 if __name__ == "__main__":
