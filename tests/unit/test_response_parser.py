@@ -229,3 +229,11 @@ def test_marks_that_no_text_shows_are_refused() -> None:
     assert isinstance(parse_response_template(PLAIN, unseen={"<|im_end|>"}), ResponseTemplate)
     with pytest.raises(UnsupportedTemplate, match="<think>"):
         parse_response_template(PLAIN, unseen={"<think>"})
+
+
+@pytest.mark.parametrize(("source", "text", "begun"), AGREED)
+def test_no_part_of_a_text_is_empty(source: dict[str, Any], text: str, begun: str) -> None:
+    """Whoever follows a stream gets no frame that says nothing."""
+    parts = parts_of(source, text, begun, size=1)
+
+    assert all(part.text for part in parts)

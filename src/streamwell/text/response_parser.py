@@ -104,7 +104,7 @@ class ResponseParser:
         self._gaps[kind] = text[len(shown) :]
         if shown:
             self._has_begun.add(kind)
-            self._emit(kind, shown)
+        self._emit(kind, shown)
 
     def _pass(self, mark: str) -> None:
         """A mark: the answer enters a region, or leaves one."""
@@ -142,7 +142,8 @@ class ResponseParser:
             self.num_calls += 1
 
     def _emit(self, kind: PartKind, text: str) -> None:
-        self._parts.append(AnswerPart(kind, text))
+        if text:
+            self._parts.append(AnswerPart(kind, text))
 
 
 def joined(parts: Iterable[AnswerPart]) -> tuple[AnswerPart, ...]:
