@@ -15,7 +15,7 @@ BODY = {"prompt": "What can you do?", "preset": "few-shot", "max_tokens": 30, "s
 
 
 def _post(server: ServerProcess, **fields: object) -> requests.Response:
-    return requests.post(f"{server.url}/generate", json=BODY | fields, stream=True, timeout=60)
+    return requests.post(f"{server.url}/generate", json=BODY | fields, timeout=60)
 
 
 def test_req_17_the_fields_and_the_few_shot_preset(brooklet: ServerProcess) -> None:
@@ -24,7 +24,6 @@ def test_req_17_the_fields_and_the_few_shot_preset(brooklet: ServerProcess) -> N
     text = response.text
     run = brooklet.client.get(f"/v1/runs/{response.headers['x-run-id']}").json()
     plain = _post(brooklet, preset="plain", max_tokens=1)
-    assert plain.text is not None
     short = brooklet.client.get(f"/v1/runs/{plain.headers['x-run-id']}").json()
 
     assert (200, run["choices"][0]["text"]) == (response.status_code, text)
@@ -61,7 +60,6 @@ def test_req_18_chunks_are_deltas(scripted: ServerProcess) -> None:
     assert len(chunks) > 10
     assert b"".join(chunks) == response.content
     assert run_text(scripted, response.headers["x-run-id"]) == response.content.decode()
-    assert 1 == len({_post(scripted, max_tokens=1).headers["x-run-id"][:4] for _ in range(3)})
 
 
 def test_req_19_a_prompt_beyond_the_context_is_refused(brooklet: ServerProcess) -> None:
