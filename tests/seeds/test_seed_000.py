@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +14,14 @@ from conftest import RunExample
 from harness import ServerProcess, eventually
 from wire import frames_in, frames_with, run_text, texts_of
 
+import streamwell
+
 pytestmark = pytest.mark.slow
 
 NUM_READERS = 32
+SOURCE = Path(streamwell.__file__).parent
+#: Whoever waits for a time: a comment after silence, and the last turn of a server that ends.
+WAITING = {("sse.py", "_ping"), ("runs.py", "drain")}
 
 
 def _query(server: ServerProcess, **params: object) -> requests.Response:
@@ -111,3 +118,17 @@ def test_req_09_whoever_leaves_is_generated_for_no_longer(scripted: ServerProces
     eventually(lambda: scripted.client.get(run).json()["status"] == "cancelled", "it is cancelled")
 
     assert scripted.client.get(run).json()["last_seq"] < 3000
+
+
+def test_req_09_nothing_sleeps_per_token() -> None:
+    """From the engine's message to the socket nothing polls a queue or waits for a time."""
+    found = {
+        (path.name, function.name)
+        for room in ("server", "service", "text")
+        for path in (SOURCE / room).rglob("*.py")
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        and re.search(r"\b(sleep|get_nowait|empty)\(", ast.unparse(function))
+    }
+
+    assert WAITING == found

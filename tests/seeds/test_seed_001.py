@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from urllib.parse import urlencode
 
 import pytest
 import requests
 from conftest import RunExample
-from harness import ServerProcess, frames_of
+from harness import DEADLINE_S, HOST, ServerProcess, frames_of
+from websockets.sync.client import connect
 from wire import frames_with, run_text, texts_of
 
 pytestmark = pytest.mark.slow
@@ -25,14 +27,20 @@ def _get(server: ServerProcess, path: str = "", **options: object) -> requests.R
     return requests.get(url, stream=True, timeout=60, **options)  # type: ignore[arg-type]
 
 
-def test_req_10_the_same_answer_on_three_roads(brooklet: ServerProcess) -> None:
-    """Request and response, server-sent events and plain text give one text."""
+def test_req_10_the_same_answer_on_every_road(brooklet: ServerProcess) -> None:
+    """Request and response, WebSocket, server-sent events and plain text give one text."""
     events = texts_of(frames_with(_post(brooklet)))
     plain = requests.post(f"{brooklet.url}/generate", json=BODY, timeout=60).text
     messages = [{"role": "user", "content": BODY["prompt"]}]
     whole = brooklet.text({**BODY, "prompt": None, "messages": messages}, "/v1/chat/completions")
 
-    assert whole == "".join(events) == plain
+    fields = {name: value for name, value in BODY.items() if name != "prompt"}
+    url = f"ws://{HOST}:{brooklet.port}/?{urlencode(fields)}"
+    with connect(url, proxy=None, open_timeout=DEADLINE_S) as socket:
+        socket.send(str(BODY["prompt"]))
+        frames = list(iter(lambda: socket.recv(DEADLINE_S), "<<Response Finished>>"))
+
+    assert whole == "".join(events) == plain == "".join(map(str, frames))
 
 
 def test_req_12_the_frames(brooklet: ServerProcess) -> None:

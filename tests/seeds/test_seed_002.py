@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import requests
 from conftest import RunExample
-from harness import ServerProcess
+from harness import ServerProcess, eventually
 from wire import chunks_of, run_text
 
 pytestmark = pytest.mark.slow
@@ -77,7 +77,17 @@ def test_req_22_no_chunk_ends_within_a_character(scripted: ServerProcess) -> Non
     assert all(chunk.decode("utf-8") for chunk in chunks)
 
 
-def test_req_22_a_preset_of_the_user_s(brooklet: ServerProcess) -> None:
+def test_req_22_who_leaves_aborts(scripted: ServerProcess) -> None:
+    """The engine has nothing to do as soon as the connection is closed."""
+    body = BODY | {"max_tokens": 3000}
+    with requests.post(f"{scripted.url}/generate", json=body, stream=True, timeout=60) as response:
+        chunks = response.iter_content(chunk_size=None)
+        assert next(chunks)
+        assert not scripted.is_idle()
+    eventually(scripted.is_idle, "nothing is generated any more")
+
+
+def test_a_preset_of_the_user_s(brooklet: ServerProcess) -> None:
     """A file of `--presets-dir` gives the template and the settings."""
     response = _post(brooklet, preset="count", max_tokens=None, prompt="4")
     text = response.text
