@@ -143,6 +143,12 @@ class Settings:
     allowed_hosts: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = ()
     "Names by which the server may be called beside those of this machine; without keys no others."
 
+    prompt_preset: str = "chat"
+    "Preset of /query-stream/, /generate-stream, /generate and / where a request names none."
+
+    presets_dir: Path | None = None
+    "Folder of presets (NAME.toml) beside those in the box; default: none."
+
     sse_ping_s: Annotated[float, Parameter(validator=Number(gt=0))] = 15.0
     "Seconds of silence after which a stream gets a comment."
 

@@ -26,6 +26,7 @@ from streamwell.core.types import (
 from streamwell.server.app import create_app
 from streamwell.server.deps import Services, UnknownFields
 from streamwell.server.keys import KeyRing
+from streamwell.server.presets import load_presets
 from streamwell.service.admission import Admission
 from streamwell.service.conversations import Conversations
 from streamwell.service.models import ModelTable
@@ -45,6 +46,7 @@ class Letters:
     """An encoder whose tokens are characters; beyond ASCII the engine has none."""
 
     vocab_size = 0x110000
+    has_chat_template = True
 
     def encode_chat(self, messages: Sequence[Message], options: ChatOptions) -> list[int]:
         return self.encode_text("".join(message.content for message in messages))
@@ -253,6 +255,7 @@ def run(
             metrics=metrics,
             keys=KeyRing(keys),
             unknown_fields=UnknownFields(),
+            presets=load_presets(),
             ping_s=60.0,
             version="0",
         )

@@ -21,7 +21,7 @@ class Client:
         #: HTTP status of the handshake; 101 when it was accepted.
         self.status = 0
         self.close_code: int | None = None
-        self.frames: list[dict[str, Any]] = []
+        self.texts: list[str] = []
         self.denial = b""
         #: Clear: the client does not read, so that the server cannot send.
         self.reads = asyncio.Event()
@@ -39,6 +39,10 @@ class Client:
 
     def leave(self) -> None:
         self._incoming.put_nowait({"type": "websocket.disconnect", "code": 1006})
+
+    @property
+    def frames(self) -> list[dict[str, Any]]:
+        return [json.loads(text) for text in self.texts]
 
     def of(self, run_id: str) -> list[dict[str, Any]]:
         return [frame for frame in self.frames if frame.get("run") == run_id]
@@ -65,18 +69,20 @@ class Client:
                 self.denial += message["body"]
             case "websocket.send":
                 await self.reads.wait()
-                self.frames.append(json.loads(message["text"]))
+                self.texts.append(message["text"])
             case "websocket.close":
                 self.close_code = message["code"]
                 self.leave()
 
 
 @asynccontextmanager
-async def connected(rig: Rig, *, query: str = "", **headers: str) -> AsyncIterator[Client]:
+async def connected(
+    rig: Rig, *, path: str = "/v1/ws", query: str = "", **headers: str
+) -> AsyncIterator[Client]:
     """A client that has shaken hands, or was refused; it leaves in the end."""
     client = Client()
     raw = {"host": "here:8000", **{name.replace("_", "-"): v for name, v in headers.items()}}
-    scope = {"type": "websocket", "path": "/v1/ws", "query_string": query.encode()}
+    scope = {"type": "websocket", "path": path, "query_string": query.encode()}
     scope |= {"headers": [(name.encode(), value.encode()) for name, value in raw.items()]}
     scope |= {"subprotocols": [], "scheme": "ws", "root_path": "", "http_version": "1.1"}
     scope |= {"extensions": {"websocket.http.response": {}}}

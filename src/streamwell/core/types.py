@@ -160,6 +160,8 @@ class RunRequest:
     #: Lower runs earlier.
     priority: int = 0
     terms: RunTerms = field(default_factory=RunTerms)
+    #: To a model without a chat template, messages are one text, and not refused.
+    joins_messages: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Header, Query, Request
 from starlette.responses import Response
 
-from streamwell.core.errors import EngineError, InvalidRequest, ShuttingDown, Unavailable
-from streamwell.core.types import EventKind, RunEvent
+from streamwell.core.errors import InvalidRequest, Unavailable
+from streamwell.core.types import RunEvent
 from streamwell.server.cursor import Cursor, parse_event_id, parse_starting_after
 from streamwell.server.deps import ReaderTenantDep, Services, ServicesDep
+from streamwell.server.run_response import disconnected, failure
 from streamwell.server.schemas.fields import IDEMPOTENCY_KEY
-from streamwell.server.sse import EventStream, Payloads, disconnected, retry_later
+from streamwell.server.sse import EventStream, Payloads, retry_later
 from streamwell.service.reader import Reader
 
 #: The lines of a reader's frames, in the format of its route.
@@ -87,6 +88,22 @@ def wants_events(request: Request) -> bool:
     return "text/event-stream" in request.headers.get("accept", "")
 
 
+async def begin(resume: Resume, starting: Awaitable[Reader], lines: Lines) -> Response:
+    """The stream of a run that a GET starts; what an `EventSource` is to try again, it does."""
+    try:
+        reader = await starting
+    except Unavailable as error:
+        if wants_events(resume.request):
+            return retry_later(error)
+        raise
+    return EventStream(
+        reader,
+        lines(reader),
+        ping_s=resume.services.ping_s,
+        for_eventsource=wants_events(resume.request),
+    )
+
+
 async def follow(resume: Resume, run_id: str, cursor: Cursor, lines: Lines) -> Response:
     """A stream of a run from a place on; 204 if the client has seen its end.
 
@@ -135,7 +152,6 @@ async def collect(reader: Reader, request: Request) -> list[RunEvent] | None:
         await asyncio.gather(reading, leaving, return_exceptions=True)
         # who did not name the request cannot ask for its answer again
         reader.close(resumable=bool(reader.spec.terms.idempotency_key))
-    end = events[-1] if events and events[-1].kind is EventKind.END else None
-    if end is not None and end.error is not None:
-        raise ShuttingDown if end.error_code == ShuttingDown.code else EngineError(end.error)
+    if events and (error := failure(events[-1])) is not None:
+        raise error
     return events

@@ -17,6 +17,7 @@ from streamwell.server.routes import (
     models,
     ops,
     page,
+    prompts,
     responses,
     runs,
     stored,
@@ -44,8 +45,11 @@ def create_app(
     closed = [Depends(authorize)]
     app.include_router(ops.router, dependencies=closed)
     app.include_router(runs.router, prefix="/v1", dependencies=closed)
-    app.include_router(ws.router, prefix="/v1")  # looks at keys by itself
+    app.include_router(prompts.router, dependencies=closed)
+    app.include_router(ws.router, prefix="/v1")  # these two look at keys by themselves
+    app.include_router(ws.root_router)
     to_readers = [Depends(authorize_reader)]
+    app.include_router(prompts.reader_router, dependencies=to_readers)
     app.include_router(runs.reader_router, prefix="/v1", dependencies=to_readers)
     for prefix in ("/v1", ""):
         app.include_router(completions.router, prefix=prefix, dependencies=closed)

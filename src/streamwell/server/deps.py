@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from streamwell.server.keys import KeyRing
+from streamwell.server.presets import Presets
 from streamwell.service.conversations import Conversations
 from streamwell.service.models import ModelTable
 from streamwell.service.runs import RunService
@@ -46,6 +47,7 @@ class Services:
     metrics: Metrics
     keys: KeyRing
     unknown_fields: UnknownFields
+    presets: Presets
     #: Seconds of silence after which a stream gets a comment.
     ping_s: float
     version: str

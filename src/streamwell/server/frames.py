@@ -23,9 +23,9 @@ _POLICY = 1008
 _LINGER_S = 2.0
 
 
-#: What uvicorn says of text that is no UTF-8, with a traceback, and of each handshake that was
-#: refused with a body.
-_NO_NEWS = ("Invalid UTF-8", "ASGI callable returned without completing handshake")
+#: What uvicorn says of text that is no UTF-8, with a traceback, of each handshake that was
+#: refused with a body, and of each answer that is cut because plain text has no place for an error.
+_NO_NEWS = ("Invalid UTF-8", "ASGI callable returned without completing")
 
 
 def quieten() -> None:

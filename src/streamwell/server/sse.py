@@ -12,18 +12,14 @@ import math
 from collections.abc import Callable
 
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Send
 
 from streamwell.core.errors import ShuttingDown, StoreFailed, Unavailable
 from streamwell.core.types import EventKind, RunEvent
 from streamwell.server.cursor import frame_id
+from streamwell.server.run_response import HEADERS, RunResponse, body_part
 from streamwell.service.reader import Reader
 
-HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-_RAW_HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    *((name.encode(), value.encode()) for name, value in HEADERS.items()),
-]
 _PING = b": ping\n\n"
 
 #: One event to the JSON payloads of its frames.
@@ -41,8 +37,10 @@ def retry_later(error: Unavailable) -> Response:
     return Response(body, media_type="text/event-stream", headers=HEADERS)
 
 
-class EventStream(Response):
-    """A response that sends a run's events until its end, or until the client leaves."""
+class EventStream(RunResponse):
+    """A run's events as frames until its end, or until the client leaves."""
+
+    media_type = "text/event-stream"
 
     def __init__(
         self,
@@ -63,8 +61,7 @@ class EventStream(Response):
             for_eventsource: a server that shuts down ends the stream so that it is taken up again
                 by itself, instead of telling of it as an error.
         """
-        super().__init__(media_type="text/event-stream")
-        self._reader = reader
+        super().__init__(reader)
         self._lines = lines
         self._ping_s = ping_s
         self._skip = skip
@@ -72,40 +69,26 @@ class EventStream(Response):
         #: When something was sent last, in the event loop's time.
         self._sent_s = 0.0
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.create_task(self._send(send))
-        leaving = asyncio.create_task(disconnected(receive))
-        try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._reader.close()
-            sending.cancel()
-            leaving.cancel()
-            results = await asyncio.gather(sending, leaving, return_exceptions=True)
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
-
-    async def _send(self, send: Send) -> None:
+    async def send_run(self, send: Send) -> None:
         loop = asyncio.get_running_loop()
-        await send({"type": "http.response.start", "status": 200, "headers": _RAW_HEADERS})
+        await self.begin(send)
         self._sent_s = loop.time()
         pinging = asyncio.create_task(self._ping(send))
         try:
-            async for events in self._reader.events():
+            async for events in self.reader.events():
                 if body := b"".join(map(self._frames, events)):
-                    await send(_body(body, more=True))
+                    await send(body_part(body, more=True))
                     self._sent_s = loop.time()
         except StoreFailed as failure:
-            await send(_body(self._broken(str(failure), "store_failed"), more=True))
+            await send(body_part(self._broken(str(failure), "store_failed"), more=True))
         except ShuttingDown as failure:
             body = b"retry: %d\n\n" % (1000 * failure.retry_after_s)
             if not self._for_eventsource:
                 body += self._broken(f"{failure} The run goes on after it.", failure.code)
-            await send(_body(body, more=True))
+            await send(body_part(body, more=True))
         finally:
             pinging.cancel()
-        await send(_body(b"", more=False))
+        await send(body_part(b"", more=False))
 
     async def _ping(self, send: Send) -> None:
         """Send a comment whenever nothing has been sent for `ping_s`."""
@@ -113,12 +96,12 @@ class EventStream(Response):
         while True:
             await asyncio.sleep(self._sent_s + self._ping_s - loop.time())
             if loop.time() >= self._sent_s + self._ping_s:
-                await send(_body(_PING, more=True))
+                await send(body_part(_PING, more=True))
                 self._sent_s = loop.time()
 
     def _broken(self, error: str, code: str) -> bytes:
         """An end that is not in the log, so it has no id."""
-        run_id = self._reader.spec.run_id
+        run_id = self.reader.spec.run_id
         end = RunEvent(run_id=run_id, seq=-1, kind=EventKind.END, error=error, error_code=code)
         return b"".join(b"%b\n\n" % lines for lines in self._lines(end))
 
@@ -133,13 +116,3 @@ class EventStream(Response):
             for k, lines in enumerate(parts)
             if k >= skip
         )
-
-
-def _body(body: bytes, *, more: bool) -> dict[str, object]:
-    return {"type": "http.response.body", "body": body, "more_body": more}
-
-
-async def disconnected(receive: Receive) -> None:
-    """Return when the client has gone; the request's body must have been read."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

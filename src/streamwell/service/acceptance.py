@@ -95,6 +95,8 @@ def _encode_all(
     given = request.prompts
     if info.is_encoder_decoder and not encoder.has_chat_template:
         given = tuple(_input_of(prompt, param) for prompt in given)
+    elif request.joins_messages and not encoder.has_chat_template:
+        given = tuple(map(_joined, given))
     for prompt in given:
         _check_prompt(_beginning(encoder, prompt, info), info, param, "at least ")
     _check_ids(request, info)
@@ -114,6 +116,12 @@ def _input_of(prompt: Prompt, param: str) -> Prompt:
     if not inputs:
         raise InvalidRequest("this model reads the last user message, and there is none", param)
     return inputs[-1]
+
+
+def _joined(prompt: Prompt) -> Prompt:
+    """A conversation as the text that it makes, one message after the other."""
+    messages = [item for item in prompt if isinstance(item, Message)]
+    return "".join(message.content for message in messages) if messages else prompt
 
 
 def _beginning(encoder: Encoder, prompt: Prompt, info: EngineInfo) -> Sequence[int]:

@@ -29,7 +29,7 @@ class Encoder(Protocol):
 
     @property
     def has_chat_template(self) -> bool:
-        """Whether `encode_chat` works; asked of encoder-decoders only, which can do without."""
+        """Whether `encode_chat` works; asked where something else will do."""
         ...
 
     def encode_chat(self, messages: Sequence[Message], options: ChatOptions) -> list[int]: ...

@@ -18,6 +18,7 @@ from streamwell.models import catalog
 from streamwell.server.app import create_app
 from streamwell.server.deps import Services, UnknownFields
 from streamwell.server.keys import KeyRing
+from streamwell.server.presets import load_presets
 from streamwell.service.admission import Admission
 from streamwell.service.conversations import Conversations
 from streamwell.service.models import ModelTable, Served
@@ -99,6 +100,7 @@ def build(
         metrics=metrics,
         keys=KeyRing(settings.api_key, settings.admin_key),
         unknown_fields=UnknownFields(),
+        presets=load_presets(settings.presets_dir, settings.prompt_preset),
         ping_s=settings.sse_ping_s,
         version=__version__,
     )

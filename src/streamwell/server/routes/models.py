@@ -19,8 +19,8 @@ from streamwell.server.deps import (
     authorize_operator,
 )
 from streamwell.server.errors import JSONBytes, describe
+from streamwell.server.run_response import HEADERS
 from streamwell.server.schemas.models import LoadRequest, UnloadRequest
-from streamwell.server.sse import HEADERS
 from streamwell.service.models import Served
 
 router = APIRouter(route_class=ClosedRoute, tags=["models"])

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import HTTPException, Request
-from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
+from fastapi import Request
 from starlette.responses import Response
 
-from streamwell.core.errors import Unavailable
-from streamwell.server.answers import Resume, ResumeDep, follow, idempotency_key, wants_events
+from streamwell.server.answers import Resume, ResumeDep, begin, follow, idempotency_key
 from streamwell.server.convert.text import TextEncoder, run_dict, text_run
 from streamwell.server.convert.unsupported import refuse_unsupported
 from streamwell.server.cursor import run_of
 from streamwell.server.deps import Services, ServicesDep, TenantDep, routers
 from streamwell.server.errors import JSONBytes
+from streamwell.server.queries import from_query, refuse_other_sites
 from streamwell.server.schemas.runs import StartRunRequest, TicketRequest
-from streamwell.server.sse import EventStream, retry_later
 
 router, reader_router = routers("runs")
 
@@ -67,21 +64,12 @@ async def stream(resume: ResumeDep) -> Response:
     """Start a run and stream it; a browser's `EventSource` that reconnects goes on with it."""
     if resume.last_event_id:
         return await _go_on(run_of(resume.last_event_id), resume)
-    request, services = resume.request, resume.services
-    _refuse_other_sites(request, services)
-    body = _from_query(request, services)
-    try:
-        reader = await services.runs.start(text_run(body, resume.tenant))
-    except Unavailable as error:
-        if wants_events(request):
-            return retry_later(error)
-        raise
-    return EventStream(
-        reader,
-        TextEncoder(reader.spec).lines,
-        ping_s=services.ping_s,
-        for_eventsource=wants_events(request),
-    )
+    services = resume.services
+    refuse_other_sites(resume.request, services)
+    body = from_query(StartRunRequest, resume.request)
+    services.unknown_fields.note(refuse_unsupported(body.model_extra))
+    starting = services.runs.start(text_run(body, resume.tenant))
+    return await begin(resume, starting, lambda reader: TextEncoder(reader.spec).lines)
 
 
 @router.post("/tickets", status_code=201, response_model=None)
@@ -89,27 +77,6 @@ async def ticket(body: TicketRequest, services: ServicesDep, tenant: TenantDep) 
     """A short-lived stand-in for the caller's key: `?ticket=` opens streams, and nothing else."""
     value, expires_s = services.keys.ticket(tenant, body.lifetime_s)
     return JSONBytes({"object": "ticket", "ticket": value, "expires_at": expires_s}, 201)
-
-
-def _refuse_other_sites(request: Request, services: Services) -> None:
-    """Without keys, a page of any site could start runs: its browser says that it is one."""
-    if services.keys.is_open and request.headers.get("sec-fetch-site") == "cross-site":
-        raise HTTPException(403, "pages of other sites need a ticket, and the server an API key")
-
-
-def _from_query(request: Request, services: Services) -> StartRunRequest:
-    """The query as a request: what would be numbers and flags in JSON is text in a URL.
-
-    Raises:
-        RequestValidationError: a field is wrong.
-    """
-    query = {name: value for name, value in request.query_params.items() if name != "ticket"}
-    try:
-        body = StartRunRequest.model_validate_strings(query)
-    except ValidationError as error:
-        raise RequestValidationError(error.errors()) from None
-    services.unknown_fields.note(refuse_unsupported(body.model_extra))
-    return body
 
 
 async def _go_on(run_id: str, resume: Resume) -> Response:

@@ -1,4 +1,7 @@
-"""`/v1/ws`: who may open a WebSocket. What is said over it is `chat_socket`'s."""
+"""`/v1/ws` and `/`: who may open a WebSocket.
+
+What is said over it is up to `chat_socket` and `chatbot`.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,15 @@ from pydantic import ValidationError
 
 from streamwell.core.errors import InvalidRequest
 from streamwell.server.chat_socket import NO_KEY, ChatSocket, close, receive_text
+from streamwell.server.chatbot import Chatbot
 from streamwell.server.convert.ws import fields_of, message_of
-from streamwell.server.deps import get_services, sent_key
+from streamwell.server.deps import Services, get_services, sent_key
 from streamwell.server.errors import error_response
 from streamwell.server.keys import KeyRing
 from streamwell.server.schemas.ws import AuthMessage
 
 router = APIRouter(tags=["runs"])
+root_router = APIRouter(tags=["prompts"])
 
 #: How long a client without a key in its handshake may take to send one.
 AUTH_TIMEOUT_S = 5.0
@@ -24,12 +29,28 @@ AUTH_TIMEOUT_S = 5.0
 
 @router.websocket("/ws")
 async def chat(socket: WebSocket) -> None:
-    """Prompts in, text out, any number of times.
+    """Prompts in, text out, any number of times."""
+    services = get_services(socket)
+    tenant = await _admitted(socket, services)
+    if tenant is not None:
+        await ChatSocket(socket, services, tenant).serve()
+
+
+@root_router.websocket("/")
+async def chatbot(socket: WebSocket) -> None:
+    """One conversation, in bare text."""
+    services = get_services(socket)
+    tenant = await _admitted(socket, services)
+    if tenant is not None:
+        await Chatbot(socket, services, tenant).serve()
+
+
+async def _admitted(socket: WebSocket, services: Services) -> str | None:
+    """The tenant of a connection, which is accepted then; `None` if it was refused.
 
     A key in the handshake, or a ticket, is more than a page of another site can send. Without
     one the page must be ours: browsers open WebSockets to any server, whoever asks them to.
     """
-    services = get_services(socket)
     has_key, tenant = _of_handshake(socket, services.keys)
     if has_key and tenant is None:
         headers = {"WWW-Authenticate": "Bearer"}
@@ -37,17 +58,16 @@ async def chat(socket: WebSocket) -> None:
             401, "no valid API key was sent", code="invalid_api_key", headers=headers
         )
         await socket.send_denial_response(refusal)
-        return
+        return None
     if not has_key and not _is_same_origin(socket):
         message = "pages of other sites need an API key or a ticket"
         refusal = error_response(403, message, "permission_error", code="wrong_origin")
         await socket.send_denial_response(refusal)
-        return
+        return None
     await socket.accept()
     if tenant is None:
         tenant = await _of_first_message(socket, services.keys)
-    if tenant is not None:
-        await ChatSocket(socket, services, tenant).serve()
+    return tenant
 
 
 def _of_handshake(socket: WebSocket, keys: KeyRing) -> tuple[bool, str | None]:

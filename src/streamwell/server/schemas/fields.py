@@ -94,21 +94,26 @@ class StreamOptions(WireModel):
     include_usage: bool | None = None
 
 
-class GenerationRequest(WireModel):
-    """What chat and text completions have in common."""
+class SamplingFields(WireModel):
+    """How an answer is sampled, and where it ends: what a request and a preset may both say."""
 
-    model: str | None = None
     max_tokens: TokenCount | None = None
     temperature: Annotated[float, Field(ge=0, le=100)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, le=MAX_INT32)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     stop: Stop = None
-    seed: Annotated[int, Field(ge=-MAX_INT64 - 1, le=MAX_INT64)] | None = None
-    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     repetition_penalty: Annotated[float, Field(ge=0.01, le=10)] | None = None
+
+
+class GenerationRequest(SamplingFields):
+    """What all requests that generate have in common."""
+
+    model: str | None = None
+    seed: Annotated[int, Field(ge=-MAX_INT64 - 1, le=MAX_INT64)] | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     logit_bias: LogitBias = None
     ignore_eos: bool | None = None
     min_tokens: Annotated[int, Field(ge=0, le=MAX_INT32)] | None = None

@@ -1,0 +1,42 @@
+"""Requests in a URL: their fields, and who may start a run by one."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from fastapi import HTTPException
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.requests import HTTPConnection
+
+from streamwell.server.deps import Services
+from streamwell.server.schemas.fields import WireModel
+
+Model = TypeVar("Model", bound=WireModel)
+
+
+def refuse_other_sites(connection: HTTPConnection, services: Services) -> None:
+    """Without keys, a page of any site could start runs: its browser says that it is one.
+
+    Raises:
+        HTTPException: 403.
+    """
+    if services.keys.is_open and connection.headers.get("sec-fetch-site") == "cross-site":
+        raise HTTPException(403, "pages of other sites need a ticket, and the server an API key")
+
+
+def from_query(model: type[Model], connection: HTTPConnection) -> Model:
+    """The query as a request: what would be numbers and flags in JSON is text in a URL.
+
+    A field that comes more than once is a list.
+
+    Raises:
+        RequestValidationError: a field is wrong.
+    """
+    params = connection.query_params
+    values = {name: params.getlist(name) for name in params if name != "ticket"}
+    query = {name: found if len(found) > 1 else found[0] for name, found in values.items()}
+    try:
+        return model.model_validate_strings(query)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from None
