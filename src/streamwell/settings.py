@@ -22,6 +22,7 @@ LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 
 _ADAPTER = re.compile(r"[^=]+=.+")
+_FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
 
 _Positive = Number(gte=1)
 _NotNegative = Number(gte=0)
@@ -41,6 +42,9 @@ class Settings:
 
     revision: str | None = None
     "Branch, tag or commit of models from the hub; default: its main branch."
+
+    loader: str | None = None
+    "Serve the (model, tokenizer) of your own function MODULE:FUNCTION, which has all your rights."
 
     host: str = "127.0.0.1"
     "Address to listen on; beyond loopback an API key is required."
@@ -215,6 +219,8 @@ class Settings:
         if self.served_model_name and len(self.models) > 1:
             message = "--served-model-name is for a single model; name several as NAME=MODEL"
             yield "served_model_name", message
+        if self.loader is not None and not _FUNCTION.fullmatch(self.loader):
+            yield "loader", "--loader is MODULE:FUNCTION"
         if self.speculative_model is not None and self.speculative_ngram:
             message = "--speculative-model and --speculative-ngram both guess; give one of them"
             yield "speculative_model", message

@@ -42,7 +42,7 @@ def serve(
     """
     from streamwell.cli.serve import run
 
-    run((*models, *model) or tuple(BUILT_IN), settings)
+    run((*models, *model) or (() if settings.loader else tuple(BUILT_IN)), settings)
 
 
 @app.command
