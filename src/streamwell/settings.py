@@ -22,6 +22,7 @@ LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 
 _ADAPTER = re.compile(r"[^=]+=.+")
+_ORIGIN = re.compile(rf"https?://(?:{_HOST_NAME.pattern})(?::\d{{1,5}})?")
 _FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
 
 _Positive = Number(gte=1)
@@ -144,6 +145,9 @@ class Settings:
     check_memory: bool = True
     "Refuse to load a model for which there is not enough memory."
 
+    cors_origin: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    "Origin whose pages may use the API, as `https://example.org`; repeatable; default: none."
+
     allowed_hosts: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = ()
     "Names by which the server may be called beside those of this machine; without keys no others."
 
@@ -208,6 +212,8 @@ class Settings:
         if not all(map(_HOST_NAME.fullmatch, self.allowed_hosts)):
             names = "names or addresses as in a URL, without a scheme or a port"
             yield "allowed_hosts", f"--allowed-hosts are {names}"
+        if not all(map(_ORIGIN.fullmatch, self.cors_origin)):
+            yield "cors_origin", "--cors-origin is SCHEME://HOST or SCHEME://HOST:PORT, and no more"
         if self.compile and self.model_impl in ("native", "transformers"):
             flags = f"--model-impl torch, not --model-impl {self.model_impl}"
             yield "compile", f"--compile is for {flags}"

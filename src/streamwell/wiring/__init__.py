@@ -108,6 +108,7 @@ def build(
             services,
             max_body_bytes=settings.max_body_mib * _MIB,
             allowed_hosts=settings.allowed_hosts if settings.checks_hosts else None,
+            cors_origins=settings.cors_origin,
         ),
         services=services,
         models=at_start,
