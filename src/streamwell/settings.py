@@ -190,6 +190,9 @@ class Settings:
     log_json: bool = False
     "Log JSON, one object per line."
 
+    trace: Path | None = None
+    "File for what each step of the first model computes; `streamwell trace` draws it."
+
     scripted_step_s: Annotated[float, Parameter(validator=_NotNegative)] = 0.0
     "Seconds per token of the scripted engine."
 
@@ -225,6 +228,8 @@ class Settings:
         if self.served_model_name and len(self.models) > 1:
             message = "--served-model-name is for a single model; name several as NAME=MODEL"
             yield "served_model_name", message
+        if self.trace is not None and self.engine == "scripted":
+            yield "trace", "--trace is of a model's engine, which --engine scripted is not"
         if self.loader is not None and not _FUNCTION.fullmatch(self.loader):
             yield "loader", "--loader is MODULE:FUNCTION"
         if self.speculative_model is not None and self.speculative_ngram:
