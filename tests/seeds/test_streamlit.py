@@ -7,8 +7,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from openai import OpenAI
 from streamlit.testing.v1 import AppTest
 
 sys.path.append(str(Path(__file__).parents[1] / "e2e"))
@@ -43,6 +45,18 @@ def _shown(chat: AppTest) -> list[tuple[str, list[str]]]:
     ]
 
 
+def test_req_16_the_loop_of_the_openai_client(server: ServerProcess) -> None:
+    """`chunk.choices[0].delta.content or ""`, printed one after the other, is the whole answer."""
+    messages = [{"role": "user", "content": "Hello!"}]
+    body: dict[str, Any] = {"model": "brooklet", "messages": messages, "temperature": 0}
+    with OpenAI(base_url=f"{server.url}/v1", api_key="-") as client:
+        chunks = client.chat.completions.create(**body, stream=True)
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+
+    assert text
+    assert server.text(body, "/v1/chat/completions") == text
+
+
 def test_req_21_the_page_chats(chat: AppTest) -> None:
     """It streams an answer, says how long it took, and keeps the conversation."""
     assert "Talk with brooklet" == chat.title[0].value
@@ -70,7 +84,7 @@ def test_req_22_the_whole_conversation_is_sent(chat: AppTest, server: ServerProc
     assert second > first
 
 
-def test_req_16_a_failure_is_shown(chat: AppTest, server: ServerProcess) -> None:
+def test_req_21_a_failure_is_shown(chat: AppTest) -> None:
     """What the server refuses is an error on the page, and no empty answer."""
     chat.chat_input[0].set_value("word " * 4000).run()
 
