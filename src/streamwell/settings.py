@@ -22,6 +22,8 @@ LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 
 _ADAPTER = re.compile(r"[^=]+=.+")
+_ORIGIN = re.compile(rf"https?://(?:{_HOST_NAME.pattern})(?::\d{{1,5}})?")
+_FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
 
 _Positive = Number(gte=1)
 _NotNegative = Number(gte=0)
@@ -41,6 +43,9 @@ class Settings:
 
     revision: str | None = None
     "Branch, tag or commit of models from the hub; default: its main branch."
+
+    loader: str | None = None
+    "Serve the (model, tokenizer) of your own function MODULE:FUNCTION, which has all your rights."
 
     host: str = "127.0.0.1"
     "Address to listen on; beyond loopback an API key is required."
@@ -140,6 +145,9 @@ class Settings:
     check_memory: bool = True
     "Refuse to load a model for which there is not enough memory."
 
+    cors_origin: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    "Origin whose pages may use the API, as `https://example.org`; repeatable; default: none."
+
     allowed_hosts: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = ()
     "Names by which the server may be called beside those of this machine; without keys no others."
 
@@ -188,6 +196,9 @@ class Settings:
     log_json: bool = False
     "Log JSON, one object per line."
 
+    trace: Path | None = None
+    "File for what each step of the first model computes; `streamwell trace` draws it."
+
     scripted_step_s: Annotated[float, Parameter(validator=_NotNegative)] = 0.0
     "Seconds per token of the scripted engine."
 
@@ -210,6 +221,8 @@ class Settings:
         if not all(map(_HOST_NAME.fullmatch, self.allowed_hosts)):
             names = "names or addresses as in a URL, without a scheme or a port"
             yield "allowed_hosts", f"--allowed-hosts are {names}"
+        if not all(map(_ORIGIN.fullmatch, self.cors_origin)):
+            yield "cors_origin", "--cors-origin is SCHEME://HOST or SCHEME://HOST:PORT, and no more"
         if self.compile and self.model_impl in ("native", "transformers"):
             flags = f"--model-impl torch, not --model-impl {self.model_impl}"
             yield "compile", f"--compile is for {flags}"
@@ -221,6 +234,10 @@ class Settings:
         if self.served_model_name and len(self.models) > 1:
             message = "--served-model-name is for a single model; name several as NAME=MODEL"
             yield "served_model_name", message
+        if self.trace is not None and self.engine == "scripted":
+            yield "trace", "--trace is of a model's engine, which --engine scripted is not"
+        if self.loader is not None and not _FUNCTION.fullmatch(self.loader):
+            yield "loader", "--loader is MODULE:FUNCTION"
         if self.speculative_model is not None and self.speculative_ngram:
             message = "--speculative-model and --speculative-ngram both guess; give one of them"
             yield "speculative_model", message

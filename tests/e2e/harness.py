@@ -66,7 +66,7 @@ class ServerProcess:
     def __init__(
         self, folder: Path, *flags: str, data_dir: Path | None = None, port: int | None = None
     ) -> None:
-        """Serves brooklet alone where no model is named first.
+        """Serves brooklet alone where no model, or function that loads one, is named first.
 
         With the data folder and the port of one that has ended, it takes its place.
         """
@@ -74,7 +74,8 @@ class ServerProcess:
         self.url = f"http://{HOST}:{self.port}"
         self.log_path = folder / "server.log"
         self.database_path = (data_dir or folder / "data") / "streamwell.db"
-        models = () if flags and not flags[0].startswith("-") else ("brooklet",)
+        is_named = flags and (flags[0] == "--loader" or not flags[0].startswith("-"))
+        models = () if is_named else ("brooklet",)
         command = [sys.executable, "-m", "streamwell", "serve", *models, *flags]
         command += ["--port", str(self.port), "--data-dir", str(self.database_path.parent)]
         with self.log_path.open("wb") as log:

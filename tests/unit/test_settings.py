@@ -210,3 +210,12 @@ def test_the_data_folder_follows_the_platform(
     monkeypatch.delenv("XDG_DATA_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert tmp_path / ".local" / "share" / "streamwell" == default_data_dir()
+
+
+@pytest.mark.parametrize(
+    "origin", ["*", "null", "example.org", "http://", "https://example.org/", "file:///page.html"]
+)
+def test_what_is_no_origin_is_refused(origin: str) -> None:
+    """Origins are compared as browsers send them, so nothing may stand behind the port."""
+    with pytest.raises(InvalidRequest, match="--cors-origin"):
+        Settings(cors_origin=("http://127.0.0.1:9000", origin))

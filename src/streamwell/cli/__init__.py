@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 from cyclopts.config import Env
+from cyclopts.validators import Number
 
 from streamwell import __version__
 from streamwell.cli.db import app as db
@@ -42,7 +44,7 @@ def serve(
     """
     from streamwell.cli.serve import run
 
-    run((*models, *model) or tuple(BUILT_IN), settings)
+    run((*models, *model) or (() if settings.loader else tuple(BUILT_IN)), settings)
 
 
 @app.command
@@ -69,6 +71,32 @@ def chat(
     from streamwell.cli.chat import run
 
     run(url=url.rstrip("/"), model=model, system=system, api_key=api_key)
+
+
+@app.command
+def trace(
+    file: Path,
+    *,
+    output: Path | None = None,
+    first: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
+    steps: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = 120,
+) -> None:
+    """Draw which request was in which step of the engine, from a file of `serve --trace`.
+
+    Parameters
+    ----------
+    file
+        The trace.
+    output
+        SVG file to write; default: text on standard output.
+    first
+        First step to draw.
+    steps
+        Steps to draw, at most.
+    """
+    from streamwell.cli.trace import run
+
+    run(file, output, first, steps)
 
 
 @app.command

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from streamwell.core.errors import InvalidRequest, LoadError, StreamwellError
 from streamwell.engine.launch import launch
+from streamwell.models.loader_hook import call_loader
 from streamwell.models.resolve import resolve
-from streamwell.settings import Settings
+from streamwell.settings import Settings, default_data_dir
 
 
 def run(models: tuple[str, ...], settings: Settings) -> None:
@@ -21,13 +22,14 @@ def run(models: tuple[str, ...], settings: Settings) -> None:
 
     Raises:
         InvalidRequest: two models have the same name.
-        LoadError: there is no such model.
+        LoadError: there is no such model, or the function that was to load one failed.
         StreamwellError: the port is taken.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(0))  # until the server takes them over
     named = _named(models)
-    settings = replace(settings, models=tuple(named))
+    own = () if settings.loader is None else (settings.loader,)
+    settings = replace(settings, models=(*own, *named))
     try:
         folders = {name: resolve(model, settings.revision) for name, model in named.items()}
     except FileNotFoundError as error:
@@ -37,6 +39,9 @@ def run(models: tuple[str, ...], settings: Settings) -> None:
             settings = replace(settings, speculative_model=str(resolve(draft)))
     except FileNotFoundError as error:
         raise LoadError(f"--speculative-model: {error}") from error
+    if settings.loader is not None:
+        data_dir = settings.data_dir or default_data_dir()
+        folders = {settings.loader: call_loader(settings.loader, data_dir / "loaders"), **folders}
     listener = _listen(settings.host, settings.port)
     # both processes have seconds of imports before them: let them do so side by side
     gc.disable()  # collecting during imports finds nothing; `serving` turns it on

@@ -23,6 +23,7 @@ from streamwell.engine.messages import (
 from streamwell.engine.pace import Pace
 from streamwell.engine.scheduler import Scheduler
 from streamwell.engine.sequence import Sampled, Sequence, SequenceOutput, Step
+from streamwell.engine.trace import StepTrace
 
 
 class Runner(Protocol):
@@ -56,6 +57,7 @@ class EngineLoop:
         drafter: Drafter | None = None,
         adapters: Adapters | None = None,
         draft_cost: DraftCost | None = None,
+        trace: StepTrace | None = None,
     ) -> None:
         """Without a pace, prompts take what the token budget gives; guesses alike.
 
@@ -71,6 +73,7 @@ class EngineLoop:
         self._drafter = drafter
         self._adapters = adapters
         self._draft_cost = draft_cost
+        self._trace = trace
 
     @property
     def has_work(self) -> bool:
@@ -95,6 +98,8 @@ class EngineLoop:
         least_chance = self._draft_cost.least_chance if self._draft_cost else LEAST_CHANCE
         step = self._scheduler.schedule(self._pace.prefill_limit, least_chance)
         if step is not None:
+            if self._trace is not None:
+                self._trace.write(step, self._scheduler.waiting_ids)
             started = time.perf_counter()
             if self._drafter is not None:
                 step = self._drafter.fill(step)

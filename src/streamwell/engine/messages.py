@@ -58,6 +58,8 @@ class EngineConfig(msgspec.Struct, tag="config", frozen=True, kw_only=True):
     enable_lora: bool = False
     max_loras: int = 8
     max_lora_rank: int = 64
+    #: Where to write what each step computes.
+    trace_path: str | None = None
     #: Those that an engine before this one had.
     adapters: tuple[AddAdapter, ...] = ()
 

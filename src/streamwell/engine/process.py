@@ -110,6 +110,7 @@ def _make_loop(config: EngineConfig, model: LoadedModel) -> EngineLoop:
     from streamwell.engine.loop import EngineLoop
     from streamwell.engine.pace import Pace
     from streamwell.engine.scheduler import Scheduler
+    from streamwell.engine.trace import StepTrace
 
     pool = BlockPool(model.info.num_blocks, model.info.block_size)
     scheduler = Scheduler(
@@ -126,7 +127,11 @@ def _make_loop(config: EngineConfig, model: LoadedModel) -> EngineLoop:
     drafter = model.drafter or (NgramDrafter() if config.speculative_ngram else None)
     start_ids, adapters = model.info.start_ids, model.adapters
     cost = DraftCost() if drafter else None
-    return EngineLoop(scheduler, model.runner, pool, pace, start_ids, drafter, adapters, cost)
+    file = None if config.trace_path is None else open(config.trace_path, "w", 1, "utf-8")  # noqa: SIM115 - open as long as the process
+    trace = None if file is None else StepTrace(file)
+    return EngineLoop(
+        scheduler, model.runner, pool, pace, start_ids, drafter, adapters, cost, trace
+    )
 
 
 def _take_commands(connection: Connection, loop: EngineLoop) -> None:

@@ -81,6 +81,11 @@ class Scheduler:
         return len(self._waiting)
 
     @property
+    def waiting_ids(self) -> list[str]:
+        """Requests that are not admitted yet, or were preempted; by rank."""
+        return [seq.request_id for seq in self._waiting]
+
+    @property
     def num_queried_tokens(self) -> int:
         """Prompt tokens that were looked for in the prefix cache."""
         return self._holdings.num_queried_tokens

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from fastapi import Depends, FastAPI
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from streamwell.server.deps import Services, authorize, authorize_reader
@@ -24,14 +26,25 @@ from streamwell.server.routes import (
     ws,
 )
 
+#: What pages of other origins may send and read. Keys come in headers, so no credentials.
+_CORS: dict[str, Any] = {
+    "allow_methods": ["GET", "POST", "DELETE"],
+    "allow_headers": ["authorization", "content-type", "idempotency-key", "last-event-id"],
+    "expose_headers": ["retry-after", "x-request-id", "x-run-id"],
+}
+
 
 def create_app(
-    services: Services, *, max_body_bytes: int, allowed_hosts: Collection[str] | None = None
+    services: Services,
+    *,
+    max_body_bytes: int,
+    allowed_hosts: Collection[str] | None = None,
+    cors_origins: Collection[str] = (),
 ) -> ASGIApp:
     """The application; everything but health and the page asks for a key, if the server has any.
 
     The services are opened and closed by whoever runs it. `allowed_hosts` are names beside those
-    of this machine by which it may be called; `None`: by any.
+    of this machine by which it may be called; `None`: by any. Pages of `cors_origins` may use it.
     """
     app = FastAPI(
         title="Streamwell",
@@ -62,4 +75,6 @@ def create_app(
         app.include_router(models.operators_router, prefix=prefix, dependencies=closed)
     add_error_handlers(app)
     limited: ASGIApp = BodyLimit(app, max_body_bytes)
+    if cors_origins:
+        limited = CORSMiddleware(limited, allow_origins=cors_origins, **_CORS)
     return RequestLog(limited if allowed_hosts is None else HostCheck(limited, allowed_hosts))

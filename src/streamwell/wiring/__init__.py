@@ -110,6 +110,7 @@ def build(
             services,
             max_body_bytes=settings.max_body_mib * _MIB,
             allowed_hosts=settings.allowed_hosts if settings.checks_hosts else None,
+            cors_origins=settings.cors_origin,
         ),
         services=services,
         models=at_start,
@@ -138,9 +139,14 @@ def _make_table(
 
 
 def _check_folders(settings: Settings) -> None:
-    """Raises `InvalidRequest` for what is not there, before a model is loaded for nothing."""
+    """Raises `InvalidRequest` for what cannot be used, before a model is loaded for nothing."""
     if settings.models_dir is not None and not settings.models_dir.is_dir():
         raise InvalidRequest(f"--models-dir {settings.models_dir} is no folder", "models_dir")
+    if settings.trace is not None:
+        try:
+            settings.trace.open("a").close()
+        except OSError as error:
+            raise InvalidRequest(f"--trace cannot be written: {error}", "trace") from None
     for name, path in settings.adapters.items():
         if not path.is_dir():
             raise InvalidRequest(f"--lora {name}={path}: there is no such folder", "lora")

@@ -17,11 +17,16 @@ _MIB = 1 << 20
 
 
 def make_engine(
-    settings: Settings, model_path: Path, first: EngineProcess | None, draft: str | None
+    settings: Settings,
+    model_path: Path,
+    first: EngineProcess | None,
+    draft: str | None,
+    trace: Path | None,
 ) -> Engine:
     """The engine of a model folder, not started.
 
-    `first` is a process that has been launched already; `draft` the folder of a draft model.
+    `first` is a process that has been launched already; `draft` the folder of a draft model,
+    `trace` the file for what its steps compute.
     """
     if settings.engine == "scripted":
         return _scripted_engine(settings)
@@ -48,6 +53,7 @@ def make_engine(
         enable_lora=settings.has_adapters,
         max_loras=settings.max_loras,
         max_lora_rank=settings.max_lora_rank,
+        trace_path=None if trace is None else str(trace),
     )
     return ProcessEngine(config, hang_timeout_s=settings.engine_hang_s, first=first)
 

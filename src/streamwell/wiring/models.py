@@ -29,6 +29,7 @@ class ModelMaker:
         self._settings = settings
         self._first = first
         self._draft = settings.speculative_model
+        self._trace = settings.trace
         self._turn = asyncio.Lock()
 
     def model(self, names: tuple[str, ...], path: Path, *, is_at_start: bool) -> ServedModel:
@@ -36,13 +37,14 @@ class ModelMaker:
         settings, facts = self._settings, _facts(path)
         first, self._first = self._first, None
         draft, self._draft = self._draft, None
+        trace, self._trace = self._trace, None
 
         def load_encoder() -> PromptEncoder:
             return PromptEncoder.load(path, trust_remote_code=settings.trust_remote_code)
 
         return ServedModel(
             names,
-            make_engine(settings, path, first, draft),
+            make_engine(settings, path, first, draft, trace),
             load_encoder,
             default_sampling(path),
             facts=facts,
