@@ -114,7 +114,7 @@ def _encode_all(
         return encoder.encode_chat(messages, request.chat)
 
     prompts = tuple(
-        tuple(_encode(encode_text, encode_chat, prompt, request.truncate)) for prompt in given
+        tuple(_encode(encode_text, encode_chat, prompt, _limit(request, info))) for prompt in given
     )
     for ids in prompts:
         _check_prompt(ids, info, param)
@@ -144,6 +144,15 @@ def _beginning(encoder: Encoder, prompt: Prompt, info: EngineInfo) -> Sequence[i
             return [item for item in prompt if isinstance(item, int)]
         text = "".join(item.content for item in prompt if isinstance(item, Message))
     return encoder.encode_text(text[:limit]) if len(text) > limit else (0,)
+
+
+def _limit(request: RunRequest, info: EngineInfo) -> int | None:
+    """How many tokens of a prompt stay; the answer has room, half of the context at most."""
+    if request.truncate is None:
+        return None
+    asked = 1 if info.is_encoder_decoder else request.options.max_tokens or 1
+    room = info.max_prompt_len + 1 - min(asked, (info.max_prompt_len + 1) // 2)
+    return min(request.truncate, room)
 
 
 def _encode_input(encoder: Encoder, text: str) -> list[int]:
