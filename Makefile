@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 
-.PHONY: help install serve chat test test-fast chaos check format bench bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 clean
+.PHONY: help install serve chat test test-fast chaos check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -64,6 +64,14 @@ bench: $(VENV)/.bench ## Measure the engine and the server next to Transformers;
 	$(BIN)/python -m bench.engine
 	$(BIN)/python -m bench.server
 
+$(VENV)-stress/.done:
+	$(PYTHON) -m venv $(VENV)-stress
+	$(VENV)-stress/bin/pip install --quiet "locust>=2.40"
+	touch $@
+
+stress: $(VENV)/.base $(VENV)-stress/.done ## Let fifty users at a decoder and a T5 at once; draws docs/stress.svg.
+	$(BIN)/python -m bench.stress
+
 bench-peers-install: $(VENV)/.bench ## Install what `python -m bench.peers` compares with (6 GB, long).
 	bench/peers/install.sh
 
@@ -80,4 +88,4 @@ eval-brooklet-t5: $(VENV)/.dev ## Ask the built-in encoder-decoder for what it w
 	$(BIN)/python -m training.brooklet_t5.evaluate
 
 clean: ## Remove everything that was installed or built.
-	rm -rf $(VENV) bench/peers-env dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-stress bench/peers-env dist .pytest_cache .mypy_cache .ruff_cache

@@ -21,6 +21,9 @@ from streamwell.core.errors import InvalidRequest
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 
+#: The project whose clients and environment `--compat` serves.
+COMPAT = "transformers-openai-api"
+
 _ADAPTER = re.compile(r"[^=]+=.+")
 _ORIGIN = re.compile(rf"https?://(?:{_HOST_NAME.pattern})(?::\d{{1,5}})?")
 _FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
@@ -80,8 +83,11 @@ class Settings:
     max_model_len: Annotated[int | None, Parameter(validator=_Positive)] = None
     "Longest prompt plus answer in tokens; default: the model's own, at most 8192."
 
-    max_num_seqs: Annotated[int, Parameter(validator=_Positive)] = 64
+    max_num_seqs: Annotated[int, Parameter(validator=_Positive, alias="--max-batch-size")] = 64
     "Sequences that are generated at the same time."
+
+    batch_wait_timeout_s: Annotated[float, Parameter(validator=Number(gte=0, lte=600))] = 0.0
+    "Seconds that choices may wait to begin together, unless they fill --max-num-seqs before."
 
     max_num_batched_tokens: Annotated[int, Parameter(validator=_Positive)] = 256
     "Tokens of one engine step; bounds how long a long prompt holds up the others."
@@ -186,6 +192,9 @@ class Settings:
 
     retention_stored_h: Annotated[float, Parameter(validator=Number(gt=0))] = 720.0
     "Hours that ended runs stay which the caller asked to store, as responses are by default."
+
+    compat: Literal["transformers-openai-api"] | None = None
+    "Answer as another project does: its defaults, its environment; see docs/compat.md."
 
     max_body_mib: Annotated[int, Parameter(validator=_Positive)] = 4
     "Largest request body in MiB."

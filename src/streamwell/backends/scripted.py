@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamwell.core.errors import EngineDied, EngineError, LoadError, SequenceFailed
 from streamwell.core.types import (
@@ -116,10 +116,12 @@ class ScriptedEngine:
         self._check_prompt(request.prompt_ids)
         adapter = self._adapter_of(request)
         self._num_waiting += 1
+        came_s = asyncio.get_running_loop().time()
         try:
             await self._slots.acquire()
         finally:
             self._num_waiting -= 1
+        queue_s = asyncio.get_running_loop().time() - came_s
         self._num_running += 1
         life = self._life
         try:
@@ -128,7 +130,8 @@ class ScriptedEngine:
                 self._num_steps += 1
                 self._check(index, life)
                 self._check_adapter(request, adapter)
-                delta = self._delta(request, index)
+                delta = replace(self._delta(request, index), queue_s=queue_s)
+                queue_s = 0.0
                 yield delta
                 if delta.finish_reason is not None:
                     return

@@ -11,6 +11,7 @@ from cyclopts.config import Env
 from cyclopts.validators import Number
 
 from streamwell import __version__
+from streamwell.cli import compat
 from streamwell.cli.db import app as db
 from streamwell.core.errors import StreamwellError
 from streamwell.models import BUILT_IN
@@ -20,7 +21,7 @@ app = App(
     name="streamwell",
     help="Serves local language models and streams their answers.",
     version=__version__,
-    config=Env("STREAMWELL_", command=False),
+    config=(Env("STREAMWELL_", command=False), compat.fill_in),
 )
 app.command(db)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from streamwell import __version__
+from streamwell.cli import compat
 from streamwell.core.types import EngineState
 from streamwell.engine.launch import EngineProcess
 from streamwell.models import BUILT_IN
@@ -28,6 +30,8 @@ def serve(
 ) -> None:
     """Serve on a listening socket until stopped; `engine` is a process launched already."""
     configure_logging(settings.log_level, as_json=settings.log_json)
+    if settings.compat is not None:
+        compat.warn(os.environ)
     # what is imported stays; and a large body's million objects are no reason to collect
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)

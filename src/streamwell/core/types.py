@@ -72,8 +72,9 @@ class TokenDelta:
 
     token_ids: tuple[int, ...]
     finish_reason: FinishReason | None = None
-    #: Prompt tokens that were in a cache; told once, with the first tokens.
+    #: Told once, with the first tokens: prompt tokens in a cache, and seconds before a place.
     num_cached_tokens: int = 0
+    queue_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +163,8 @@ class RunRequest:
     terms: RunTerms = field(default_factory=RunTerms)
     #: To a model without a chat template, messages are one text, and not refused.
     joins_messages: bool = False
+    #: Of a longer prompt only its end is read, so many tokens of it; `None`: it is refused.
+    truncate: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,6 +101,9 @@ class EngineLoop:
             if self._trace is not None:
                 self._trace.write(step, self._scheduler.waiting_ids)
             started = time.perf_counter()
+            for chunk in step.chunks:
+                if chunk.seq.queue_s is None:
+                    chunk.seq.queue_s = started - chunk.seq.added_s
             if self._drafter is not None:
                 step = self._drafter.fill(step)
             results = self._runner.run(step)
@@ -132,6 +135,7 @@ class EngineLoop:
         try:
             self._check_ids(request)
             seq = _sequence(request, self._start_ids)
+            seq.added_s = time.perf_counter()
             seq.adapter = self._number_of(request.adapter)
             self._scheduler.add(seq)
         except ValueError as error:

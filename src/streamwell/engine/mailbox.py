@@ -15,6 +15,7 @@ class Mailbox:
     def __init__(self) -> None:
         self._token_ids: list[int] = []
         self._num_cached_tokens = 0
+        self._queue_s = 0.0
         self._reason: FinishReason | None = None
         self._error: EngineError | None = None
         self._arrived = asyncio.Event()
@@ -26,6 +27,7 @@ class Mailbox:
     def put(self, output: SequenceOutput) -> None:
         self._token_ids.extend(output.token_ids)
         self._num_cached_tokens += output.num_cached_tokens
+        self._queue_s += output.queue_s
         self._reason = output.finish_reason
         self._arrived.set()
 
@@ -41,7 +43,8 @@ class Mailbox:
             raise self._error
         if self._error is not None:
             self._arrived.set()
-        delta = TokenDelta(tuple(self._token_ids), self._reason, self._num_cached_tokens)
+        ids, num_cached_tokens = tuple(self._token_ids), self._num_cached_tokens
+        delta = TokenDelta(ids, self._reason, num_cached_tokens, self._queue_s)
         self._token_ids.clear()
-        self._num_cached_tokens = 0
+        self._num_cached_tokens, self._queue_s = 0, 0.0
         return delta

@@ -223,7 +223,9 @@ class Scheduler:
             self._holdings.condemn(seq)
             self._end(seq)
             return SequenceOutput(seq.request_id, (), FinishReason.ERROR, error)
-        num_cached_tokens = 0 if seq.num_completion_tokens else seq.num_cached_tokens or 0
+        is_first = not seq.num_completion_tokens
+        num_cached_tokens = (seq.num_cached_tokens or 0) if is_first else 0
+        queue_s = (seq.queue_s or 0.0) if is_first else 0.0
         num_before = seq.num_tokens
         accepted = chunk.accepted(sampled)
         seq.confidence.observe(len(chunk.draft_ids), len(accepted) - 1)
@@ -238,9 +240,7 @@ class Scheduler:
         self._holdings.advance(seq, seq.num_tokens - 1, chunk.num_drafted_tokens)
         if reason is not None:
             self._end(seq)
-        return SequenceOutput(
-            seq.request_id, token_ids, reason, num_cached_tokens=num_cached_tokens
-        )
+        return SequenceOutput(seq.request_id, token_ids, reason, None, num_cached_tokens, queue_s)
 
     def _end(self, seq: Sequence) -> None:
         self._running.remove(seq)

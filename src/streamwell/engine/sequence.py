@@ -47,6 +47,9 @@ class Sequence:
     cross_block_ids: list[int] = field(default_factory=list)
     #: Prompt tokens that its first admission found in the cache; `None` before that.
     num_cached_tokens: int | None = None
+    #: When it came, and how long it waited for its first step; told by whoever has a clock.
+    added_s: float = 0.0
+    queue_s: float | None = None
     lookup: PromptLookup = field(default_factory=PromptLookup)
     confidence: Confidence = field(default_factory=Confidence)
     #: Keys of the first full blocks, as far as somebody has asked for them.
@@ -220,3 +223,5 @@ class SequenceOutput:
     error: str | None = None
     #: Prompt tokens that came from the prefix cache; told once, with the first output.
     num_cached_tokens: int = 0
+    #: Seconds that it waited for its first step; told once, too.
+    queue_s: float = 0.0

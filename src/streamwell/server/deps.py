@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from streamwell.server.convert.dialects import OPENAI, Dialect
 from streamwell.server.keys import KeyRing
 from streamwell.server.presets import Presets
 from streamwell.service.conversations import Conversations
@@ -51,6 +52,8 @@ class Services:
     #: Seconds of silence after which a stream gets a comment.
     ping_s: float
     version: str
+    #: How chat completions are spoken.
+    chat_dialect: Dialect = OPENAI
 
 
 def get_services(connection: HTTPConnection) -> Services:

@@ -7,9 +7,10 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from streamwell.core.errors import ContextLengthExceeded, InvalidRequest
-from streamwell.core.messages import ChatOptions, PartKind
+from streamwell.core.messages import PartKind
 from streamwell.core.types import (
     EngineInfo,
     GenerateRequest,
@@ -22,6 +23,13 @@ from streamwell.core.types import (
 )
 from streamwell.service.models import Served
 from streamwell.service.served_model import Encoder
+from streamwell.service.truncation import (
+    EncodeChat,
+    EncodeText,
+    last_of_chat,
+    last_of_ids,
+    last_of_text,
+)
 
 #: What the completions API generates when the request is silent, as OpenAI's does.
 DEFAULT_COMPLETION_TOKENS = 16
@@ -97,10 +105,19 @@ def _encode_all(
         given = tuple(_input_of(prompt, param) for prompt in given)
     elif request.joins_messages and not encoder.has_chat_template:
         given = tuple(map(_joined, given))
-    for prompt in given:
+    for prompt in given if request.truncate is None else ():
         _check_prompt(_beginning(encoder, prompt, info), info, param, "at least ")
     _check_ids(request, info)
-    prompts = tuple(tuple(_encode(encoder, prompt, request.chat)) for prompt in given)
+    encode_text = (
+        partial(_encode_input, encoder) if info.is_encoder_decoder else encoder.encode_text
+    )
+
+    def encode_chat(messages: Sequence[Message]) -> list[int]:
+        return encoder.encode_chat(messages, request.chat)
+
+    prompts = tuple(
+        tuple(_encode(encode_text, encode_chat, prompt, _limit(request, info))) for prompt in given
+    )
     for ids in prompts:
         _check_prompt(ids, info, param)
         _check_fit(ids, info, param)
@@ -137,13 +154,33 @@ def _beginning(encoder: Encoder, prompt: Prompt, info: EngineInfo) -> Sequence[i
     return encoder.encode_text(text[:limit]) if len(text) > limit else (0,)
 
 
-def _encode(encoder: Encoder, prompt: Prompt, options: ChatOptions) -> list[int]:
+def _limit(request: RunRequest, info: EngineInfo) -> int | None:
+    """How many tokens of a prompt stay; the answer has room, half of the context at most."""
+    if request.truncate is None:
+        return None
+    asked = 1 if info.is_encoder_decoder else request.options.max_tokens or 1
+    room = info.max_prompt_len + 1 - min(asked, (info.max_prompt_len + 1) // 2)
+    return min(request.truncate, room)
+
+
+def _encode_input(encoder: Encoder, text: str) -> list[int]:
+    """What an encoder reads of a text; an end that the caller wrote is not written again."""
+    ids, added = encoder.encode_text(text), encoder.encode_text("")
+    return ids[:-1] if added and ids[-2:] == 2 * added[-1:] else ids
+
+
+def _encode(
+    encode_text: EncodeText, encode_chat: EncodeChat, prompt: Prompt, limit: int | None
+) -> list[int]:
+    """The ids of a prompt, or of its end if it has more than `limit`."""
     if isinstance(prompt, str):
-        return encoder.encode_text(prompt)
+        return encode_text(prompt) if limit is None else last_of_text(encode_text, prompt, limit)
     messages, ids = [], []
     for item in prompt:
         ids.append(item) if isinstance(item, int) else messages.append(item)
-    return encoder.encode_chat(messages, options) if messages else ids
+    if not messages:
+        return ids if limit is None else last_of_ids(ids, limit)
+    return encode_chat(messages) if limit is None else last_of_chat(encode_chat, messages, limit)
 
 
 _PROMPT_PARAMS = {

@@ -12,10 +12,12 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
 from streamwell.core.errors import EngineDied, EngineError, LoadError, Unavailable
+from streamwell.service import run_report
 from streamwell.service.acceptance import engine_request
 from streamwell.service.generation import Finished, TextDelta, generate_text
 from streamwell.service.models import Served
@@ -55,6 +57,7 @@ class Driver:
     async def _generate(self, run: Run, index: int, model: Served) -> None:
         """One choice to its end."""
         num_deaths = num_tokens = 0
+        at_once = run.is_continued  # it has waited for others before
         while True:
             encoder, info = await model.wait_until_up()
             pipeline = run.pipeline(index, encoder)
@@ -65,9 +68,14 @@ class Driver:
             name = f"{request.request_id}/{next(self._attempts)}"
             request = replace(request, request_id=name, adapter=model.adapter)
             try:
-                async with aclosing(generate_text(model.engine, request, pipeline)) as items:
-                    await self._write(run, index, items)
+                async with model.gathering.place(at_once=at_once):
+                    sent_s = time.monotonic() - run.started_s
+                    began = partial(run_report.began, run, sent_s)
+                    items = generate_text(model.engine, request, pipeline, began)
+                    async with aclosing(items):
+                        await self._write(run, index, items)
             except EngineDied:
+                at_once = True
                 num_deaths += len(pipeline.token_ids) == num_tokens
                 if num_deaths == MAX_DEATHS:
                     raise

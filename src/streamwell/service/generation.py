@@ -19,6 +19,12 @@ from streamwell.text.response_parser import ResponseParser, joined
 from streamwell.text.stop import StopFilter
 
 Decode = Callable[[Sequence[int]], str]
+#: Hears how many seconds a request waited in the engine.
+Began = Callable[[float], None]
+
+
+def _unheard(_queue_s: float) -> None:
+    """Nobody wants to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +130,27 @@ class TextPipeline:
 
 
 async def generate_text(
-    engine: Engine, request: GenerateRequest, pipeline: TextPipeline
+    engine: Engine, request: GenerateRequest, pipeline: TextPipeline, began: Began = _unheard
 ) -> AsyncGenerator[TextDelta | Finished, None]:
     """Yield deltas, then one `Finished`; closing it aborts the engine's request.
 
-    Goes on after what the pipeline has seen; closed or failed, it can be called again.
+    Goes on after what the pipeline has seen; closed or failed, it can be called again. `began` is
+    called when the engine has brought something, before it is shown.
 
     Raises:
         EngineError: the engine could not finish.
     """
     reason: FinishReason | None = None
-    num_cached_tokens = 0
+    num_cached_tokens, has_begun = 0, False
     if pipeline.is_stopped or len(pipeline.token_ids) >= request.sampling.max_tokens:
         reason = FinishReason.LENGTH  # it ended, but for its last word
     else:
         request = replace(request, completion_ids=tuple(pipeline.token_ids))
         async with aclosing(engine.generate(request)) as deltas:
             async for delta in deltas:
+                if not has_begun:
+                    has_begun = True
+                    began(delta.queue_s)
                 reason = delta.finish_reason
                 num_cached_tokens += delta.num_cached_tokens
                 if text := pipeline.push(delta.token_ids):

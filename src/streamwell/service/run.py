@@ -31,6 +31,10 @@ class Run:
         self.unfinished = set(range(spec.total_choices))
         #: It was interrupted, so its latencies say nothing of the server.
         self.is_continued = False
+        #: Seconds that it waited for a place, and until its first token; `None` if not known.
+        self.queue_s: float | None = None
+        self.first_token_s: float | None = None
+        self.finish_reasons: set[FinishReason] = set()
         #: Why the run ends early, once that is so.
         self.error: str | None = None
         self.error_code: str | None = None
@@ -50,8 +54,9 @@ class Run:
         for event in events:
             run._next_seq = event.seq + 1
             run._num_completion_tokens += len(event.token_ids)
-            if event.kind is EventKind.FINISH:
+            if event.finish_reason is not None:
                 run.unfinished.discard(event.index)
+                run.finish_reasons.add(event.finish_reason)
             run._logged_ids.setdefault(event.index, []).extend(event.token_ids)
         return run
 
@@ -92,6 +97,7 @@ class Run:
 
     def finish(self, index: int, finished: Finished) -> RunEvent:
         self.unfinished.discard(index)
+        self.finish_reasons.add(finished.reason)
         self._num_completion_tokens += len(finished.token_ids)
         if index % self.spec.num_choices == 0:  # a prompt counts once, as its first choice saw it
             self._num_cached_tokens += finished.num_cached_tokens

@@ -8,7 +8,6 @@ it no longer. It goes on when a reader comes back in time; else it is cancelled.
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import replace
 
 import structlog
@@ -22,6 +21,7 @@ from streamwell.core.errors import (
 )
 from streamwell.core.ids import is_id
 from streamwell.core.types import RunRequest, RunSpec
+from streamwell.service import run_report
 from streamwell.service.acceptance import accept
 from streamwell.service.admission import Admission
 from streamwell.service.driver import Driver
@@ -256,7 +256,7 @@ class RunService:
         run.num_readers -= 1
         if self._live.get(run.spec.run_id) is not run or not run.is_alone:
             return
-        self._metrics.disconnects.inc()
+        run_report.left(run, self._metrics)
         num_paused = sum(other.grace is not None for other in self._live.values())
         if not resumable or not self._grace_s or num_paused >= MAX_PAUSED:
             self._cancel(run)
@@ -287,9 +287,7 @@ class RunService:
         run.stop_grace()
         events = run.cut_short()
         self.log.append(*events, run.end())
-        for event in events:
-            self._metrics.finished.labels(str(event.finish_reason)).inc()
-        self._metrics.e2e_latency_s.observe(time.monotonic() - run.started_s)
+        run_report.ended(run, events, self._metrics)
 
     def _abandon(self, run_id: str) -> None:
         """Its log broke: what it would generate cannot be shown."""

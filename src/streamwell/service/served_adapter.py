@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from streamwell.core.errors import EngineDied, InvalidRequest, LoadError, ModelUnloaded
 from streamwell.core.ports import Engine
 from streamwell.core.types import EngineInfo, EngineState
+from streamwell.service.gathering import Gathering
 from streamwell.service.lifecycle import Loadable, Phase
 from streamwell.service.served_model import Encoder, ModelFacts, ServedModel
 
@@ -41,6 +42,10 @@ class ServedAdapter(Loadable):
     @property
     def engine(self) -> Engine:
         return self.base.engine
+
+    @property
+    def gathering(self) -> Gathering:
+        return self.base.gathering
 
     @property
     def default_sampling(self) -> Mapping[str, float]:

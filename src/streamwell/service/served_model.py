@@ -15,6 +15,7 @@ from streamwell.core.errors import EngineUnavailable, LoadError, ModelLoading, M
 from streamwell.core.messages import ChatOptions, Message, PartKind
 from streamwell.core.ports import Engine
 from streamwell.core.types import EngineInfo, EngineState
+from streamwell.service.gathering import Gathering
 from streamwell.service.lifecycle import Loadable, Phase
 from streamwell.text.response_parser import ResponseParser
 
@@ -80,6 +81,7 @@ class ServedModel(Loadable):
         is_at_start: bool = True,
         turn: asyncio.Lock | None = None,
         check_memory: Callable[[], None] = lambda: None,
+        gathering: Gathering | None = None,
     ) -> None:
         """Nothing is loaded yet.
 
@@ -93,6 +95,7 @@ class ServedModel(Loadable):
             turn: shared by models that are loaded one after the other.
             check_memory: raises `NotEnoughMemory` if the model does not fit beside what runs now;
                 blocks.
+            gathering: who lets its choices begin together; default: each begins at once.
         """
         phase = Phase.LOADED if is_at_start else Phase.UNLOADED
         super().__init__(names[0], phase, turn or asyncio.Lock())
@@ -103,6 +106,7 @@ class ServedModel(Loadable):
         self.facts = facts or ModelFacts()
         self.info: EngineInfo | None = None
         self.is_at_start = is_at_start
+        self.gathering = gathering or Gathering()
         self._load_encoder = load_encoder
         self._check_memory = check_memory
         self._encoder: Encoder | None = None

@@ -16,6 +16,7 @@ from streamwell.core.errors import InvalidRequest
 from streamwell.engine.launch import EngineProcess
 from streamwell.models import catalog
 from streamwell.server.app import create_app
+from streamwell.server.convert.dialects import MODEL_NAME, OPENAI, TRANSFORMERS_OPENAI_API
 from streamwell.server.deps import Services, UnknownFields
 from streamwell.server.keys import KeyRing
 from streamwell.server.presets import load_presets
@@ -103,6 +104,7 @@ def build(
         presets=load_presets(settings.presets_dir, settings.prompt_preset),
         ping_s=settings.sse_ping_s,
         version=__version__,
+        chat_dialect=OPENAI if settings.compat is None else TRANSFORMERS_OPENAI_API,
     )
 
     return Application(
@@ -124,9 +126,12 @@ def _make_table(
 ) -> ModelTable:
     """Models and adapters of the start, and those that may be loaded later."""
     make = ModelMaker(settings, first)
+    names = [settings.served_model_name or (name,) for name in folders]
+    if settings.compat is not None and all(MODEL_NAME not in others for others in names):
+        names[0] = (*names[0], MODEL_NAME)
     models_at_start = [
-        make.model(settings.served_model_name or (name,), path, is_at_start=True)
-        for name, path in folders.items()
+        make.model(names_of_one, path, is_at_start=True)
+        for names_of_one, path in zip(names, folders.values(), strict=True)
     ]
     base = models_at_start[0]
     adapters = [

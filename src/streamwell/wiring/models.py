@@ -12,6 +12,7 @@ from streamwell.models import catalog
 from streamwell.models.memory import check_fits
 from streamwell.models.outline import describe_folder, size_in_memory, size_on_disk
 from streamwell.models.resolve import default_sampling
+from streamwell.service.gathering import Gathering
 from streamwell.service.models import ModelTable, Served
 from streamwell.service.served_adapter import ServedAdapter
 from streamwell.service.served_model import ModelFacts, ServedModel
@@ -50,6 +51,7 @@ class ModelMaker:
             facts=facts,
             is_at_start=is_at_start,
             turn=self._turn,
+            gathering=Gathering(settings.max_num_seqs, settings.batch_wait_timeout_s),
             check_memory=lambda: _check_memory(settings, path, draft),
         )
 

@@ -22,6 +22,7 @@ from streamwell.core.types import (
     SamplingOptions,
     Usage,
 )
+from streamwell.server.convert.dialects import OPENAI, Dialect
 from streamwell.server.convert.tools import (
     answer_message,
     chat_options,
@@ -54,6 +55,7 @@ def chat_run(body: ChatRequest, tenant: str, idempotency_key: str = "") -> RunRe
         stop=tuple(body.stop or ()),
         tenant=tenant,
         priority=body.priority or 0,
+        truncate=body.truncate,
     )
 
 
@@ -70,6 +72,7 @@ def completion_run(body: CompletionRequest, tenant: str, idempotency_key: str = 
         stop=tuple(body.stop or ()),
         tenant=tenant,
         priority=body.priority or 0,
+        truncate=body.truncate,
     )
 
 
@@ -141,8 +144,10 @@ def error_dict(
 class ChunkEncoder:
     """Events of one run to the JSON of its stream's frames."""
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self, spec: RunSpec, dialect: Dialect = OPENAI) -> None:
+        """The dialect is for chats only."""
         self._is_chat = spec.kind is RunKind.CHAT
+        self._shape = (dialect if self._is_chat else OPENAI).chunk
         self._include_usage = spec.terms.include_usage
         self._head: dict[str, Any] = {
             "id": spec.run_id,
@@ -200,7 +205,7 @@ class ChunkEncoder:
         chunk: dict[str, Any] = {**self._head, "choices": [choice]}
         if self._include_usage:
             chunk["usage"] = None
-        return orjson.dumps(chunk)
+        return orjson.dumps(self._shape(chunk))
 
     def _end(self, event: RunEvent) -> list[bytes]:
         if event.error is not None:
@@ -213,7 +218,7 @@ class ChunkEncoder:
                 "choices": [],
                 "usage": usage_dict(event.usage),
             }
-            payloads.insert(0, orjson.dumps(chunk))
+            payloads.insert(0, orjson.dumps(self._shape(chunk)))
         return payloads
 
 

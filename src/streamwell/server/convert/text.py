@@ -42,6 +42,7 @@ def text_run(body: StartRunRequest, tenant: str, idempotency_key: str = "") -> R
         stop=tuple(body.stop or ()),
         tenant=tenant,
         priority=body.priority or 0,
+        truncate=body.truncate,
         terms=run_terms(RunKind.TEXT, body, idempotency_key),
     )
 

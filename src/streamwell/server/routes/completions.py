@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from streamwell.core.errors import RunNotFound
 from streamwell.core.types import RunKind, RunRequest
-from streamwell.server.answers import Resume, ResumeDep, collect, follow, idempotency_key
+from streamwell.server.answers import Lines, Resume, ResumeDep, collect, follow, idempotency_key
 from streamwell.server.convert.openai import (
     ChunkEncoder,
     chat_run,
@@ -19,7 +19,7 @@ from streamwell.server.deps import Services, ServicesDep, TenantDep, routers
 from streamwell.server.errors import JSONBytes
 from streamwell.server.schemas.fields import GenerationRequest
 from streamwell.server.schemas.openai import ChatRequest, CompletionRequest
-from streamwell.server.sse import EventStream, Payloads, data_lines
+from streamwell.server.sse import EventStream, data_lines
 from streamwell.service.reader import Reader
 
 router, reader_router = routers("generation")
@@ -31,6 +31,7 @@ async def chat_completions(
 ) -> Response:
     """Answer a conversation."""
     services.unknown_fields.note(refuse_unsupported(body.model_extra))
+    body = services.chat_dialect.complete(body)
     run = chat_run(body, tenant, idempotency_key(request))
     return await _answer(run, body, request, services)
 
@@ -62,26 +63,28 @@ async def _answer(
 ) -> Response:
     reader = await services.runs.start(run)
     if body.stream:
-        return EventStream(reader, _lines(reader), ping_s=services.ping_s)
-    return await _whole(reader, request)
+        return EventStream(reader, _lines(services)(reader), ping_s=services.ping_s)
+    return await _whole(reader, request, services)
 
 
 async def _again(run_id: str, kind: RunKind, resume: Resume) -> Response:
-    runs = resume.services.runs
+    services, runs = resume.services, resume.services.runs
     spec = await runs.find(run_id, resume.tenant)
     if spec.kind is not kind:
         raise RunNotFound
     if resume.wants_stream:
-        return await follow(resume, run_id, resume.cursor(run_id), _lines)
-    return await _whole(await runs.attach(run_id, resume.tenant), resume.request)
+        return await follow(resume, run_id, resume.cursor(run_id), _lines(services))
+    return await _whole(await runs.attach(run_id, resume.tenant), resume.request, services)
 
 
-async def _whole(reader: Reader, request: Request) -> Response:
+async def _whole(reader: Reader, request: Request, services: Services) -> Response:
     events = await collect(reader, request)
     if events is None:
         return Response(status_code=499)  # nobody reads it
-    return JSONBytes(completion_dict(reader.spec, events))
+    answer = completion_dict(reader.spec, events)
+    is_chat = reader.spec.kind is RunKind.CHAT
+    return JSONBytes(services.chat_dialect.completion(answer) if is_chat else answer)
 
 
-def _lines(reader: Reader) -> Payloads:
-    return data_lines(ChunkEncoder(reader.spec).payloads)
+def _lines(services: Services) -> Lines:
+    return lambda reader: data_lines(ChunkEncoder(reader.spec, services.chat_dialect).payloads)

@@ -55,6 +55,7 @@ class ChatRequest(GenerationRequest):
 
     messages: Annotated[list[ChatMessage], FailFast(), Field(min_length=1, max_length=MAX_MESSAGES)]
     max_completion_tokens: TokenCount | None = None
+    truncate: TokenCount | None = None
     tools: Tools
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
@@ -93,6 +94,7 @@ def _is_prompt(value: object) -> bool:
 class CompletionRequest(GenerationRequest):
     """`POST /v1/completions`."""
 
+    truncate: TokenCount | None = None
     prompt: Annotated[
         list[str | list[int]],
         BeforeValidator(_as_prompts),

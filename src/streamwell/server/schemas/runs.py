@@ -6,7 +6,12 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from streamwell.server.schemas.fields import MAX_MESSAGES, GenerationRequest, WireModel
+from streamwell.server.schemas.fields import (
+    MAX_MESSAGES,
+    GenerationRequest,
+    TokenCount,
+    WireModel,
+)
 from streamwell.server.schemas.openai import ChatMessage
 
 #: How long a ticket opens streams, and at most.
@@ -19,6 +24,7 @@ class StartRunRequest(GenerationRequest):
     prompt: str | None = None
     #: The prompt is continued as it is, without the model's chat template.
     raw: bool = False
+    truncate: TokenCount | None = None
     messages: (
         Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
         | None
