@@ -111,6 +111,13 @@ def test_a_function_that_fails_is_explained_in_one_line(name: str, folder: Path)
     assert [] == list((folder / "saved").iterdir())
 
 
+@pytest.mark.slow
+def test_a_folder_that_cannot_be_written_is_explained(folder: Path) -> None:
+    """It is said before anything is loaded."""
+    with pytest.raises(LoadError, match="cannot be saved"):
+        call_loader("my_models:load_nothing", folder / "my_models.py" / "saved")
+
+
 @pytest.mark.parametrize("loader", ["", "module", "module:", ":function", "a/b:c", "a:b:c"])
 def test_what_is_no_function_is_refused(loader: str) -> None:
     """The flag is checked before anything is imported."""

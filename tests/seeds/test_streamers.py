@@ -277,6 +277,19 @@ def test_req_09_a_streamer_is_for_one_generation() -> None:
     asyncio.run(use_twice())
 
 
+def test_nothing_is_computed_for_who_has_left_before() -> None:
+    """`put` raises when it gets the prompt, which is before the model sees it."""
+
+    async def leave() -> None:
+        model: Any = Bytes("text")
+        streamer = AsyncStreamer(model)
+        streamer.rows[0].close()
+        with pytest.raises(ReadersLeft):
+            streamer.put(torch.tensor([[1, 2, 3]]))
+
+    asyncio.run(leave())
+
+
 def test_a_generation_outlives_no_event_loop() -> None:
     """When the reader's event loop is gone, `put` ends the generation."""
 

@@ -32,8 +32,16 @@ def call_loader(spec: str, folder: Path) -> Path:
     goes to standard error. Modules are found as by `python -m` in the current folder.
 
     Raises:
-        LoadError: the function failed, or what it returned is not a model and its tokenizer.
+        LoadError: the function failed, what it returned is not a model and its tokenizer, or there
+            is no place to save them.
     """
+    try:
+        return _save_in_process(spec, folder)
+    except OSError as error:
+        raise LoadError(f"--loader {spec}: its model cannot be saved: {error}") from error
+
+
+def _save_in_process(spec: str, folder: Path) -> Path:
     target = folder / spec.replace(":", ".")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as new:
