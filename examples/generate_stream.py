@@ -9,10 +9,11 @@ url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000"
 prompt = sys.argv[2] if len(sys.argv) > 2 else "How are you?"
 
 
-def show(response: requests.Response) -> str | None:
+def show(response: requests.Response, last_id: str = "") -> str | None:
     """Print the text of a stream's events; returns the last id if the end has not come."""
     response.raise_for_status()
-    last_id = ""
+    if response.status_code == 204:  # there is nothing after the last id
+        return None
     try:
         for line in response.iter_lines(decode_unicode=True):
             field, _, value = line.partition(": ")
@@ -37,5 +38,5 @@ with requests.post(f"{url}/generate-stream", json=body, stream=True) as response
 while last_id is not None:
     headers = {"Last-Event-ID": last_id}
     with requests.get(f"{url}/generate-stream/{run}", headers=headers, stream=True) as response:
-        last_id = show(response)
+        last_id = show(response, last_id)
 print()
