@@ -7,35 +7,36 @@ import requests
 
 url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000"
 prompt = sys.argv[2] if len(sys.argv) > 2 else "How are you?"
-last_id = ""
 
 
-def show(response: requests.Response) -> bool:
-    """Print the text of a stream's events; whether the last of them has come."""
-    global last_id
+def show(response: requests.Response, last_id: str = "") -> str | None:
+    """Print the text of a stream's events; returns the last id if the end has not come."""
     response.raise_for_status()
-    for line in response.iter_lines(decode_unicode=True):
-        if line.startswith("id: "):
-            last_id = line.removeprefix("id: ")
-        elif line == "data: [DONE]":
-            return True
-        elif line.startswith("data: "):
-            event = json.loads(line.removeprefix("data: "))
-            if "error" in event:
-                sys.exit(event["error"]["message"])
-            print(event["text"], end="", flush=True)
-    return False
+    if response.status_code == 204:  # there is nothing after the last id
+        return None
+    try:
+        for line in response.iter_lines(decode_unicode=True):
+            field, _, value = line.partition(": ")
+            if field == "id":
+                last_id = value
+            elif value == "[DONE]":
+                return None
+            elif field == "data":
+                event = json.loads(value)
+                if "error" in event:
+                    sys.exit(event["error"]["message"])
+                print(event["text"], end="", flush=True)
+    except requests.exceptions.ChunkedEncodingError:
+        pass  # the connection broke
+    return last_id
 
 
 body = {"prompt": prompt, "temperature": 0.7, "max_tokens": 100}
 with requests.post(f"{url}/generate-stream", json=body, stream=True) as response:
-    run = response.headers.get("x-run-id", "")
-    try:
-        is_done = show(response)
-    except requests.exceptions.ChunkedEncodingError:
-        is_done = False
-if not is_done:
+    run = response.headers.get("x-run-id")
+    last_id = show(response)
+while last_id is not None:
     headers = {"Last-Event-ID": last_id}
     with requests.get(f"{url}/generate-stream/{run}", headers=headers, stream=True) as response:
-        show(response)
+        last_id = show(response, last_id)
 print()

@@ -247,6 +247,22 @@ def test_a_drain_closes_and_nothing_is_taken_for_an_end() -> None:
     run(test, grace_s=60)
 
 
+def test_what_is_no_text_ends_the_connection() -> None:
+    """1003, also within an answer, whose run is paused then."""
+
+    async def test(rig: Rig) -> None:
+        async with connected(rig, path="/", query="ids=true") as client:
+            client.say_text("one")
+            rig.engine.allow(2)
+            await until(lambda: len(client.texts) == 3)
+            rig.engine.allow(1)
+            client.say_bytes(b"\x00")
+            assert 1003 == await client.until_closed()
+        await until(lambda: rig.runs.is_paused(_run_of(client)))
+
+    run(test, grace_s=60)
+
+
 def test_who_may_come_in() -> None:
     """A key in the handshake or the first message; no page of another site; not another's run."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
 
 from harness import DEADLINE_S, ServerProcess, clean_environment
+from wire import RunExample
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: Seconds that a run of the scripted server waits for a reader.
@@ -40,10 +41,6 @@ def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess
     with closing(ServerProcess(tmp_path_factory.mktemp("server"), *flags)) as server:
         server.wait_until_ready()
         yield server
-
-
-#: What the fixture `run_example` gives: the name of a program and its arguments in, its output out.
-RunExample = Callable[..., str]
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 import requests
-from conftest import RunExample
 from harness import ServerProcess, eventually
-from wire import frames_in, frames_with, run_text, texts_of
+from wire import RunExample, frames_in, frames_with, run_text, texts_of
 
 import streamwell
 

@@ -7,10 +7,9 @@ from urllib.parse import urlencode
 
 import pytest
 import requests
-from conftest import RunExample
 from harness import DEADLINE_S, HOST, ServerProcess, frames_of
 from websockets.sync.client import connect
-from wire import frames_with, run_text, texts_of
+from wire import RunExample, frames_with, run_text, texts_of
 
 pytestmark = pytest.mark.slow
 

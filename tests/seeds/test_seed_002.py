@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import requests
-from conftest import RunExample
 from harness import ServerProcess, eventually
-from wire import chunks_of, run_text
+from wire import RunExample, chunks_of, run_text
 
 pytestmark = pytest.mark.slow
 

@@ -8,11 +8,10 @@ from contextlib import suppress
 
 import pytest
 import requests
-from conftest import RunExample
 from harness import DEADLINE_S, HOST, ServerProcess, eventually
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
-from wire import run_text
+from wire import RunExample, run_text
 
 pytestmark = pytest.mark.slow
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
 import requests
 from harness import DEADLINE_S, HOST, Frame, ServerProcess, frames_of
+
+#: What the fixture `run_example` gives: the name of a program and its arguments in, its output out.
+RunExample = Callable[..., str]
 
 
 def frames_in(text: str) -> list[Frame]:

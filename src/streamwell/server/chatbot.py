@@ -152,4 +152,7 @@ class Chatbot:
             raise error
 
     async def _send(self, text: str) -> None:
-        await self._socket.send_text(text)
+        try:
+            await self._socket.send_text(text)
+        except RuntimeError:  # it has been closed, for something that the client sent
+            raise WebSocketDisconnect from None
