@@ -7,13 +7,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
-from compat_server import EXAMPLES, compatible, line_of, lines_of
+from compat_server import EXAMPLES, compatible, line_of, lines_of, serving
 from harness import ServerProcess, eventually, stays
 from openai import OpenAI
+
+from streamwell.settings import COMPAT
 
 pytestmark = pytest.mark.slow
 
@@ -40,12 +42,39 @@ ENVIRONMENT = {
 }
 #: What takes all of its tokens, whatever is drawn.
 LONG = {"ignore_eos": True, "temperature": 0}
+#: What takes a place for minutes.
+ENDLESS = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 4000}
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with compatible(tmp_path_factory.mktemp("server"), ENVIRONMENT) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """An engine that takes its time, whatever the machine does."""
+    flags = ("brooklet", "--compat", COMPAT, "--engine", "scripted", "--scripted-step-s", "0.05")
+    with serving(tmp_path_factory.mktemp("slow"), *flags, environment=ENVIRONMENT) as server:
+        yield server
+
+
+def open_streams(slow: ServerProcess, stack: ExitStack, count: int) -> None:
+    """Read the role of so many streams; an iterator that nobody holds would close its own."""
+    for _ in range(count):
+        stream = stack.enter_context(slow.stream(ENDLESS, CHAT))
+        next(stream)
+        stack.callback(lambda held: None, stream)
+
+
+@contextmanager
+def full(slow: ServerProcess) -> Iterator[ExitStack]:
+    """All places are taken, by streams in this stack."""
+    with ExitStack() as streams:
+        open_streams(slow, streams, MAX_CONCURRENT)
+        eventually(lambda: slow.metrics()["requests_running"] == MAX_CONCURRENT, "all are taken")
+        yield streams
 
 
 def user(text: str) -> list[dict[str, str]]:
@@ -173,19 +202,16 @@ def test_req_35_the_log_follows_each_run(server: ServerProcess) -> None:
     assert ("length", "20") == (ends["reason"], ends["completion_tokens"])
 
 
-def test_req_35_time_in_the_queue_is_that_of_the_engine_too(server: ServerProcess) -> None:
+def test_req_35_time_in_the_queue_is_that_of_the_engine_too(slow: ServerProcess) -> None:
     """Who waits for a place of the batch waits in the queue."""
-    long = {"messages": user("Count to 500."), "max_tokens": 1000} | LONG
     with ThreadPoolExecutor(1) as client:
-        with ExitStack() as streams:
-            for _ in range(MAX_CONCURRENT):
-                next(streams.enter_context(server.stream(long, CHAT)))
-            answer = client.submit(ask, server, max_tokens=1, **LONG)
-            eventually(lambda: server.metrics()["requests_waiting"] == 1, "it waits")
-            assert stays(lambda: server.metrics()["requests_waiting"] == 1, 0.2)
+        with full(slow):
+            answer = client.submit(ask, slow, max_tokens=1)
+            eventually(lambda: slow.metrics()["requests_waiting"] == 1, "it waits")
+            assert stays(lambda: slow.metrics()["requests_waiting"] == 1, 0.2)
         run_id = answer.result()["id"]
 
-    assert float(line_of(server, "run begins", run_id)["queue_s"]) >= 0.2
+    assert float(line_of(slow, "run begins", run_id)["queue_s"]) >= 0.2
 
 
 def test_req_36_the_script_that_disconnects(server: ServerProcess) -> None:
@@ -245,19 +271,14 @@ def test_req_37_errors_are_errors(server: ServerProcess) -> None:
         assert (404, "model_not_found") == (unknown.status_code, unknown.json()["error"]["code"])
 
 
-def test_req_37_who_leaves_the_queue_holds_no_place(server: ServerProcess) -> None:
-    """Clients that leave while they wait: who came after them runs as soon as there is room."""
-    long = {"messages": user("Count to 500."), "max_tokens": 1000} | LONG
-    with ThreadPoolExecutor(MAX_CONCURRENT) as clients:
-        running = [clients.submit(server.post, CHAT, long) for _ in range(MAX_CONCURRENT)]
-        eventually(
-            lambda: server.metrics()["requests_running"] == MAX_CONCURRENT, "all places are taken"
-        )
-        for _ in range(3):
-            with server.stream(long, CHAT) as waiting:
-                next(waiting)  # its role; it has no place yet
-        eventually(lambda: server.metrics()["requests_waiting"] == 0, "they are gone")
-        last = ask(server, max_tokens=1, **LONG)
-        assert [200] * MAX_CONCURRENT == [answer.result().status_code for answer in running]
-
-    assert 1 == last["usage"]["completion_tokens"]
+def test_req_37_who_leaves_the_queue_holds_no_place(slow: ServerProcess) -> None:
+    """Clients that leave while they wait: who came after them has the next place."""
+    with full(slow) as running, ThreadPoolExecutor(1) as client:
+        with ExitStack() as waiting:
+            open_streams(slow, waiting, 3)  # they have their roles, but no places
+            eventually(lambda: slow.metrics()["requests_waiting"] == 3, "they wait")
+        eventually(lambda: slow.metrics()["requests_waiting"] == 0, "they are gone")
+        last = client.submit(ask, slow, max_tokens=1)
+        eventually(lambda: slow.metrics()["requests_waiting"] == 1, "the last one waits")
+        running.pop_all().close()
+        assert 1 == last.result()["usage"]["completion_tokens"]
