@@ -210,3 +210,25 @@ def test_the_data_folder_follows_the_platform(
     monkeypatch.delenv("XDG_DATA_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert tmp_path / ".local" / "share" / "streamwell" == default_data_dir()
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("device", "cuda"),
+        ("quantization", "int8"),
+        ("block_size", 32),
+        ("step_stretch", 1.0),
+        ("speculative_ngram", 4),
+        ("lora", ("x=y",)),
+        ("enable_lora", True),
+        ("model_impl", "native"),
+    ],
+)
+def test_what_vllm_does_not_know_is_refused(flag: str, value: object) -> None:
+    """No flag is silently ignored: the one that vLLM has no use for is named."""
+    with pytest.raises(InvalidRequest, match=flag.replace("_", "-")) as refused:
+        Settings(engine="vllm", **{flag: value})  # type: ignore[arg-type]
+
+    assert flag == refused.value.param
+    assert "vllm" == Settings(engine="vllm", model_impl="transformers", max_num_seqs=8).engine
