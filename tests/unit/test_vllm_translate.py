@@ -226,16 +226,16 @@ def test_settings_under_their_names(tmp_path: Path) -> None:
     """What is set is passed on; what is not is bounded as for our own engine."""
     (tmp_path / "config.json").write_text('{"max_position_embeddings": 99999}')
     unset = _config(max_model_len=None, model_path=str(tmp_path))
-    names = ("max_model_len", "kv_cache_memory_bytes", "enforce_eager")
+    names = ("max_model_len", "kv_cache_memory_bytes", "enforce_eager", "max_num_batched_tokens")
 
     def told(config: EngineConfig, *, is_cpu: bool) -> list[object]:
         arguments = engine_arguments(config, is_cpu=is_cpu)
         return [arguments[name] for name in names]
 
-    assert [99, 7, True] == told(_config(kv_cache_bytes=7), is_cpu=True)
-    assert [8192, 1 << 30, True] == told(unset, is_cpu=True)
-    assert [8192, None, False] == told(unset, is_cpu=False)
-    assert [99, 7, False] == told(_config(kv_cache_bytes=7, compile=True), is_cpu=True)
+    assert [99, 7, True, 99] == told(_config(kv_cache_bytes=7), is_cpu=True)
+    assert [8192, 1 << 30, True, 8192] == told(unset, is_cpu=True)
+    assert [8192, None, False, 64] == told(unset, is_cpu=False)
+    assert [99, 7, False, 99] == told(_config(kv_cache_bytes=7, compile=True), is_cpu=True)
 
 
 def test_the_environment_is_quiet() -> None:

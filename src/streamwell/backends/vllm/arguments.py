@@ -53,7 +53,8 @@ def engine_arguments(config: EngineConfig, *, is_cpu: bool) -> dict[str, Any]:
         "dtype": config.dtype,
         "max_model_len": max_model_len,
         "max_num_seqs": config.max_num_seqs,
-        "max_num_batched_tokens": config.max_num_batched_tokens,
+        "max_num_batched_tokens": _num_batched_tokens(config, max_model_len, is_cpu=is_cpu),
+        "enable_chunked_prefill": not is_cpu,
         "kv_cache_memory_bytes": kv_cache_bytes,
         "enable_prefix_caching": config.enable_prefix_caching,
         "trust_remote_code": config.trust_remote_code,
@@ -63,3 +64,12 @@ def engine_arguments(config: EngineConfig, *, is_cpu: bool) -> dict[str, Any]:
         "scheduling_policy": "priority",
         "disable_log_stats": True,  # ours is the only one
     }
+
+
+def _num_batched_tokens(config: EngineConfig, max_model_len: int, *, is_cpu: bool) -> int:
+    """On a CPU enough for any prompt at once.
+
+    Between chunks vLLM 0.32 turns the random numbers of a sampled request back, which PyTorch can
+    do on GPUs only: on a CPU the engine dies of it.
+    """
+    return max(config.max_num_batched_tokens, max_model_len if is_cpu else 0)
