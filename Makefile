@@ -41,7 +41,7 @@ test-fast: $(VENV)/.dev ## Run the tests that start no process and load no model
 	$(BIN)/python -m pytest -m "not slow"
 
 VLLM := .venv-vllm
-VLLM_PIP = $(BIN)/pip --python $(VLLM)/bin/python install --quiet
+VLLM_PIP = $(BIN)/pip --python $(VLLM)/bin/python install --quiet --no-warn-conflicts
 
 $(VLLM)/.installed: $(VENV)/.dev $(wildcard tests/vllm/*.txt)
 	rm -rf $(VLLM)
