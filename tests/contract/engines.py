@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -17,7 +19,7 @@ from streamwell.core.errors import EngineError
 from streamwell.core.ports import Engine
 from streamwell.core.types import FinishReason, GenerateRequest, SamplingParams, TokenDelta
 from streamwell.engine.client import ProcessEngine
-from streamwell.engine.launch import EngineProcess
+from streamwell.engine.launch import EngineProcess, launch
 from streamwell.engine.messages import EngineConfig
 
 T = TypeVar("T")
@@ -25,6 +27,10 @@ T = TypeVar("T")
 VOCAB_SIZE, MAX_MODEL_LEN, MAX_NUM_SEQS = 64, 2048, 4
 #: More than any test waits for, even when the machine is busy.
 DEADLINE_S = 60.0
+#: Engines of processes: vLLM is in an environment of its own, that of `make test-vllm`.
+PROCESS_ENGINES = ("process", "vllm") if find_spec("vllm") else ("process",)
+#: The smallest that vLLM computes on CPUs.
+VLLM_HEAD_DIM = 32
 
 
 class Run(Protocol):
@@ -41,6 +47,8 @@ class Rig:
     make: Callable[[], Engine]
     #: An engine whose model cannot be loaded.
     make_broken: Callable[[], Engine]
+    #: Its model, if it has one.
+    folder: Path | None = None
 
 
 async def eventually(is_true: Callable[[], bool]) -> None:
@@ -87,6 +95,22 @@ def process_engine(
         enable_lora=enable_lora,
     )
     return ProcessEngine(config, hang_timeout_s=hang_timeout_s, first=first)
+
+
+def vllm_engine(folder: Path) -> ProcessEngine:
+    """Of a model with heads of `VLLM_HEAD_DIM`."""
+    config = EngineConfig(
+        model_path=str(folder),
+        device="auto",
+        dtype="float32",
+        max_model_len=MAX_MODEL_LEN,
+        max_num_seqs=MAX_NUM_SEQS,
+        max_num_batched_tokens=64,
+        kv_cache_bytes=64 << 20,
+        block_size=16,
+        num_threads=1,
+    )
+    return ProcessEngine(config, hang_timeout_s=60.0, launch=partial(launch, "vllm"))
 
 
 def engine_children() -> list[psutil.Process]:

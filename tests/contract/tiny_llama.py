@@ -30,18 +30,17 @@ CONFIG = {
 }
 
 
-def build_tiny_llama(folder: Path) -> Path:
+def build_tiny_llama(folder: Path, head_dim: int = HIDDEN // NUM_HEADS) -> Path:
     """Write `config.json` and `model.safetensors`; the same weights every time."""
     generator = torch.Generator().manual_seed(0)
-    head_dim = HIDDEN // NUM_HEADS
     shapes = {"model.embed_tokens": (VOCAB_SIZE, HIDDEN), "model.norm": (HIDDEN,)}
     for layer in range(NUM_LAYERS):
         prefix = f"model.layers.{layer}"
         shapes |= {
-            f"{prefix}.self_attn.q_proj": (HIDDEN, HIDDEN),
+            f"{prefix}.self_attn.q_proj": (NUM_HEADS * head_dim, HIDDEN),
             f"{prefix}.self_attn.k_proj": (NUM_KV_HEADS * head_dim, HIDDEN),
             f"{prefix}.self_attn.v_proj": (NUM_KV_HEADS * head_dim, HIDDEN),
-            f"{prefix}.self_attn.o_proj": (HIDDEN, HIDDEN),
+            f"{prefix}.self_attn.o_proj": (HIDDEN, NUM_HEADS * head_dim),
             f"{prefix}.mlp.gate_proj": (INTERMEDIATE, HIDDEN),
             f"{prefix}.mlp.up_proj": (INTERMEDIATE, HIDDEN),
             f"{prefix}.mlp.down_proj": (HIDDEN, INTERMEDIATE),
@@ -52,6 +51,6 @@ def build_tiny_llama(folder: Path) -> Path:
         f"{name}.weight": torch.randn(shape, generator=generator) for name, shape in shapes.items()
     }
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "config.json").write_text(json.dumps(CONFIG | {"head_dim": head_dim}))
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     return folder

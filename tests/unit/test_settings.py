@@ -219,3 +219,25 @@ def test_what_is_no_origin_is_refused(origin: str) -> None:
     """Origins are compared as browsers send them, so nothing may stand behind the port."""
     with pytest.raises(InvalidRequest, match="--cors-origin"):
         Settings(cors_origin=("http://127.0.0.1:9000", origin))
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("device", "cuda"),
+        ("quantization", "int8"),
+        ("block_size", 32),
+        ("step_stretch", 1.0),
+        ("speculative_ngram", 4),
+        ("lora", ("x=y",)),
+        ("enable_lora", True),
+        ("model_impl", "native"),
+    ],
+)
+def test_what_vllm_does_not_know_is_refused(flag: str, value: object) -> None:
+    """No flag is silently ignored: the one that vLLM has no use for is named."""
+    with pytest.raises(InvalidRequest, match=flag.replace("_", "-")) as refused:
+        Settings(engine="vllm", **{flag: value})  # type: ignore[arg-type]
+
+    assert flag == refused.value.param
+    assert "vllm" == Settings(engine="vllm", model_impl="transformers", max_num_seqs=8).engine

@@ -45,7 +45,9 @@ def serve(
     """
     from streamwell.cli.serve import run
 
-    run((*models, *model) or (() if settings.loader else tuple(BUILT_IN)), settings)
+    # vLLM knows no encoder-decoder like the second one
+    built_in = tuple(BUILT_IN)[:1] if settings.engine == "vllm" else tuple(BUILT_IN)
+    run((*models, *model) or (() if settings.loader else built_in), settings)
 
 
 @app.command

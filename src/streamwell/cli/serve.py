@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from streamwell.core.errors import InvalidRequest, LoadError, StreamwellError
-from streamwell.engine.launch import launch
+from streamwell.engine.launch import PROGRAMS, launch
 from streamwell.models.loader_hook import call_loader
 from streamwell.models.resolve import resolve
 from streamwell.settings import Settings, default_data_dir
@@ -45,7 +45,7 @@ def run(models: tuple[str, ...], settings: Settings) -> None:
     listener = _listen(settings.host, settings.port)
     # both processes have seconds of imports before them: let them do so side by side
     gc.disable()  # collecting during imports finds nothing; `serving` turns it on
-    engine = launch() if settings.engine == "transformers" else None
+    engine = launch(settings.engine) if settings.engine in PROGRAMS else None
     try:
         from streamwell.cli.serving import serve
 

@@ -267,6 +267,8 @@ class EngineInfo:
     start_ids: tuple[int, ...] = ()
     #: The most tokens that its encoder reads; `None` for decoders.
     max_input_len: int | None = None
+    #: The highest temperature that it samples at; `None`: any.
+    max_temperature: float | None = None
 
     @property
     def is_encoder_decoder(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,3 +30,14 @@ def read_json(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
+
+
+def eos_token_ids(path: Path, model_config: Mapping[str, Any], vocab_size: int) -> frozenset[int]:
+    """The ids that end an answer; those that the model cannot say are left out."""
+    generation_config = read_json(path / "generation_config.json") or {}
+    text_config = model_config.get("text_config") or model_config
+    for source in (generation_config, model_config, text_config):
+        if (ids := source.get("eos_token_id")) is not None:
+            ids = ids if isinstance(ids, list) else [ids]
+            return frozenset(i for i in ids if isinstance(i, int) and 0 <= i < vocab_size)
+    return frozenset()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +21,13 @@ from dataclasses import dataclass
 _SPIN = {"GOMP_SPINCOUNT": "10000"}
 
 
+#: What the process runs, by the name of the engine; others have no process.
+PROGRAMS = {
+    "transformers": "streamwell.engine.process",
+    "vllm": "streamwell.backends.vllm.process",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class EngineProcess:
     """A started process, and our end of the socket to it."""
@@ -28,23 +36,27 @@ class EngineProcess:
     connection: socket.socket
 
     def end(self) -> int:
-        """Kill the process if it still runs and wait for it; returns its exit code.
+        """Kill the process if it still runs, with its group if it leads one, and wait for it.
 
-        Blocks; calling it again is harmless.
+        Returns its exit code. Blocks; calling it again is harmless.
         """
         self.connection.close()
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
+        with contextlib.suppress(ProcessLookupError):  # it leads none
+            os.killpg(self.process.pid, signal.SIGKILL)
         return self.process.wait()
 
 
-def launch() -> EngineProcess:
-    """Start a process that waits for its configuration."""
+def launch(engine: str = "transformers") -> EngineProcess:
+    """Start a process of this engine, which waits for its configuration."""
     ours, theirs = socket.socketpair()
     with theirs:
         fd = theirs.fileno()
-        command = (sys.executable, "-m", "streamwell.engine.process", str(fd))
         process = subprocess.Popen(
-            command, pass_fds=(fd,), stdin=subprocess.DEVNULL, env=_SPIN | os.environ
+            (sys.executable, "-m", PROGRAMS[engine], str(fd)),
+            pass_fds=(fd,),
+            stdin=subprocess.DEVNULL,
+            env=_SPIN | os.environ,
         )
     return EngineProcess(process, ours)

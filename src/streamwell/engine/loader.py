@@ -20,21 +20,22 @@ from streamwell.engine.checkpoint import Report
 from streamwell.engine.draft_loader import load_draft
 from streamwell.engine.draft_model import ModelDrafter
 from streamwell.engine.families import max_positions
-from streamwell.engine.folder import BROKEN, read_json
+from streamwell.engine.folder import BROKEN, eos_token_ids, read_json
 from streamwell.engine.lora.table import AdapterTable
-from streamwell.engine.messages import AddAdapter, EngineConfig
+from streamwell.engine.messages import (
+    DEFAULT_KV_CACHE_BYTES,
+    DEFAULT_MAX_MODEL_LEN,
+    AddAdapter,
+    EngineConfig,
+)
 from streamwell.engine.model_runner import ModelRunner
 from streamwell.engine.sampler import Sampler
 from streamwell.engine.seq2seq.families import is_encoder_decoder
 from streamwell.models.inspection import inspect_model
 from streamwell.models.outline import size_on_disk
 
-#: What the KV cache takes at most when nothing is said, in bytes.
-DEFAULT_KV_CACHE_BYTES = 1 << 30
 #: Weights below this are computed by a single thread when nothing is said.
 SMALL_MODEL_BYTES = 64 << 20
-#: A context longer than this is used only when asked for.
-DEFAULT_MAX_MODEL_LEN = 8192
 #: The same for input and output of an encoder-decoder that has no limit built in, as T5.
 DEFAULT_MAX_INPUT_LEN = 2048
 
@@ -83,7 +84,7 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
     num_contexts = 2 if start_ids else 1
     num_blocks = _num_blocks(config, bytes_per_token, max_model_len, num_contexts)
     model.allocate(num_blocks)
-    eos = _eos_token_ids(path, model_config, model.vocab_size)
+    eos = eos_token_ids(path, model_config, model.vocab_size)
     info = EngineInfo(
         max_model_len=max_model_len,
         vocab_size=model.vocab_size,
@@ -155,14 +156,3 @@ def _num_blocks(
             "give it more, or lower --max-model-len"
         )
     return min(num_blocks, wanted)
-
-
-def _eos_token_ids(path: Path, model_config: Mapping[str, Any], vocab_size: int) -> frozenset[int]:
-    """The ids that end an answer; those that the model cannot say are left out."""
-    generation_config = read_json(path / "generation_config.json") or {}
-    text_config = model_config.get("text_config") or model_config
-    for source in (generation_config, model_config, text_config):
-        if (ids := source.get("eos_token_id")) is not None:
-            ids = ids if isinstance(ids, list) else [ids]
-            return frozenset(i for i in ids if isinstance(i, int) and 0 <= i < vocab_size)
-    return frozenset()

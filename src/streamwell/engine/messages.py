@@ -13,6 +13,11 @@ import msgspec
 from streamwell.core.types import EngineInfo, EngineStats, GenerateRequest
 from streamwell.engine.sequence import SequenceOutput
 
+#: What the KV cache takes at most when nothing is said, in bytes.
+DEFAULT_KV_CACHE_BYTES = 1 << 30
+#: A context longer than this is used only when asked for.
+DEFAULT_MAX_MODEL_LEN = 8192
+
 
 class AddAdapter(msgspec.Struct, tag="add_adapter", frozen=True):
     """Load a LoRA adapter; answered by `AdapterAdded`."""

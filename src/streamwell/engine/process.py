@@ -1,8 +1,6 @@
 """The engine process: `python -m streamwell.engine.process FD`, started by `client`.
 
-Threads: the main thread loads, steps and sends; a reader thread takes what comes from the server
-and ends the process at once when the server is gone; a third one tells every second that the
-process is not frozen. Standard input and output are not used.
+The main thread loads, steps and sends; `connection` has the other threads.
 """
 
 from __future__ import annotations
@@ -12,63 +10,23 @@ import gc
 import os
 import queue
 import signal
-import socket
 import sys
-import threading
-import time
 from typing import TYPE_CHECKING
 
 from streamwell.core.errors import LoadError
+from streamwell.engine.connection import HEARTBEAT_S, Connection
 from streamwell.engine.messages import (
-    HEADER_BYTES,
-    Alive,
     Commands,
     EngineConfig,
     Loaded,
     LoadFailed,
     Loading,
     StepOutput,
-    ToEngine,
-    ToServer,
-    body_length,
-    decode_to_engine,
-    encode_frame,
 )
 
 if TYPE_CHECKING:
     from streamwell.engine.loader import LoadedModel
     from streamwell.engine.loop import EngineLoop
-
-#: An engine shows this often that it is not frozen, and an idle one that it turns.
-HEARTBEAT_S = 1.0
-
-
-class Connection:
-    """The child's end of the socket."""
-
-    def __init__(self, fd: int) -> None:
-        self._socket = socket.socket(fileno=fd)
-        self._sending = threading.Lock()
-        self.inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
-        threading.Thread(target=self._read, name="reader", daemon=True).start()
-        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
-
-    def send(self, message: ToServer) -> None:
-        frame = encode_frame(message)
-        with self._sending:
-            self._socket.sendall(frame)
-
-    def _beat(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                time.sleep(HEARTBEAT_S)
-                self.send(Alive())
-
-    def _read(self) -> None:
-        with contextlib.suppress(ConnectionError), self._socket.makefile("rb") as stream:
-            while len(header := stream.read(HEADER_BYTES)) == HEADER_BYTES:
-                self.inbox.put(decode_to_engine(stream.read(body_length(header))))
-        os._exit(0)  # the server is gone; a step in progress helps nobody
 
 
 def run(connection: Connection) -> None:

@@ -234,7 +234,11 @@ def _check_fit(prompt: Sequence[int], info: EngineInfo, param: str) -> None:
 
 
 def _sampling(request: RunRequest, model: Served, info: EngineInfo) -> SamplingParams:
-    """The request's options over the model's defaults over the API's."""
+    """The request's options over the model's defaults over the API's.
+
+    Raises:
+        InvalidRequest: the engine does not sample like this.
+    """
     asked, defaults = request.options, model.default_sampling
 
     def either(value: float | None, name: str, fallback: float) -> float:
@@ -243,11 +247,17 @@ def _sampling(request: RunRequest, model: Served, info: EngineInfo) -> SamplingP
     is_short = request.kind is RunKind.COMPLETION
     limit = DEFAULT_COMPLETION_TOKENS if is_short else info.max_model_len
     # translations and summaries are to be right, not surprising
-    temperature = 0.0 if info.is_encoder_decoder else 1.0
+    fallback = 0.0 if info.is_encoder_decoder else 1.0
+    temperature = either(asked.temperature, "temperature", fallback)
+    if info.max_temperature is not None and temperature > info.max_temperature:
+        message = (
+            f"a temperature of {temperature} is over {info.max_temperature}, this engine's limit"
+        )
+        raise InvalidRequest(message, "temperature")
     return SamplingParams(
         max_tokens=limit if asked.max_tokens is None else min(asked.max_tokens, info.max_model_len),
         seed=secrets.randbits(62) if asked.seed is None else asked.seed,
-        temperature=either(asked.temperature, "temperature", temperature),
+        temperature=temperature,
         top_p=either(asked.top_p, "top_p", 1.0),
         top_k=int(either(asked.top_k, "top_k", 0)),
         min_p=either(asked.min_p, "min_p", 0.0),

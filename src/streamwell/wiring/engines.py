@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from streamwell.backends.scripted import ScriptedEngine
 from streamwell.core.ports import Engine
 from streamwell.engine.client import ProcessEngine
-from streamwell.engine.launch import EngineProcess
+from streamwell.engine.launch import EngineProcess, launch
 from streamwell.engine.messages import EngineConfig
 from streamwell.settings import Settings
 
@@ -55,7 +56,12 @@ def make_engine(
         max_lora_rank=settings.max_lora_rank,
         trace_path=None if trace is None else str(trace),
     )
-    return ProcessEngine(config, hang_timeout_s=settings.engine_hang_s, first=first)
+    return ProcessEngine(
+        config,
+        hang_timeout_s=settings.engine_hang_s,
+        first=first,
+        launch=partial(launch, settings.engine),
+    )
 
 
 def _scripted_engine(settings: Settings) -> ScriptedEngine:
