@@ -182,6 +182,15 @@ class Settings:
     log_json: bool = False
     "Log JSON, one object per line."
 
+    ray: bool = False
+    "Serve on Ray Serve: gateways, and engines in replicas; wants `streamwell[ray]`."
+
+    ray_gateways: Annotated[int, Parameter(validator=_Positive)] = 1
+    "Replicas of the server itself, with --ray."
+
+    ray_replicas: Annotated[int, Parameter(validator=_Positive)] = 1
+    "Replicas of each model's engine, with --ray."
+
     scripted_step_s: Annotated[float, Parameter(validator=_NotNegative)] = 0.0
     "Seconds per token of the scripted engine."
 

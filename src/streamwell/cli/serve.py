@@ -8,11 +8,10 @@ import signal
 import socket
 import sys
 from dataclasses import replace
-from pathlib import Path
 
-from streamwell.core.errors import InvalidRequest, LoadError, StreamwellError
+from streamwell.core.errors import LoadError, StreamwellError
 from streamwell.engine.launch import launch
-from streamwell.models.resolve import resolve
+from streamwell.models.resolve import named_models, resolve
 from streamwell.settings import Settings
 
 
@@ -20,13 +19,13 @@ def run(models: tuple[str, ...], settings: Settings) -> None:
     """Serve until stopped.
 
     Raises:
-        InvalidRequest: two models have the same name.
+        InvalidRequest: two models have the same name, or settings do not go together.
         LoadError: there is no such model.
         StreamwellError: the port is taken.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(0))  # until the server takes them over
-    named = _named(models)
+    named = named_models(models)
     settings = replace(settings, models=tuple(named))
     try:
         folders = {name: resolve(model, settings.revision) for name, model in named.items()}
@@ -38,6 +37,13 @@ def run(models: tuple[str, ...], settings: Settings) -> None:
     except FileNotFoundError as error:
         raise LoadError(f"--speculative-model: {error}") from error
     listener = _listen(settings.host, settings.port)
+    if settings.ray:
+        from streamwell.cli.ray_serving import serve_on_ray
+
+        port = listener.getsockname()[1]
+        listener.close()  # Ray's proxy takes it
+        serve_on_ray(replace(settings, port=port), named)
+        return
     # both processes have seconds of imports before them: let them do so side by side
     gc.disable()  # collecting during imports finds nothing; `serving` turns it on
     engine = launch() if settings.engine == "transformers" else None
@@ -49,19 +55,6 @@ def run(models: tuple[str, ...], settings: Settings) -> None:
     finally:
         if engine is not None:
             engine.end()  # it may not have been taken over yet
-
-
-def _named(models: tuple[str, ...]) -> dict[str, str]:
-    """Models by their names: what stands before the first `=`, else the model as it is given."""
-    named: dict[str, str] = {}
-    for model in models:
-        name, separator, rest = model.partition("=")
-        if not separator or Path(model).exists():
-            name = rest = model
-        if not name or name in named:
-            raise InvalidRequest(f"the name {name!r} of a model is empty or given twice", "model")
-        named[name] = rest
-    return named
 
 
 def _listen(host: str, port: int) -> socket.socket:

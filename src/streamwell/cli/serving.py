@@ -58,7 +58,7 @@ async def _serve(
     async with application.running() as loading:
         # a server without a model is of no use: end it, with the reason
         loading.add_done_callback(lambda task: server.exit_now() if _failed(task) else None)
-        _print_banner(settings)
+        print_banner(settings)
         progress = asyncio.create_task(_show_progress(application.models))
         try:
             await server.serve(sockets=[listener])
@@ -73,7 +73,8 @@ def _failed(task: asyncio.Task[None]) -> BaseException | None:
     return task.exception() if task.done() and not task.cancelled() else None
 
 
-def _print_banner(settings: Settings) -> None:
+def print_banner(settings: Settings) -> None:
+    """Say what is served, and how to try it."""
     base = f"http://{settings.host}:{settings.port}"
     num_keys = len(settings.api_key + settings.admin_key)
     keys = f"{num_keys} set" if num_keys else "none (this machine only)"

@@ -27,6 +27,7 @@ from streamwell.settings import Settings, default_data_dir
 from streamwell.store.choose import make_store
 from streamwell.telemetry import Metrics
 from streamwell.wiring.chores import load_all, recover, sweep, unload_idle
+from streamwell.wiring.engines import MakeEngine, make_engine
 from streamwell.wiring.models import ModelMaker, adapter_of, engine_stats
 
 log = structlog.get_logger()
@@ -75,7 +76,10 @@ class Application:
 
 
 def build(
-    settings: Settings, folders: Mapping[str, Path], first: EngineProcess | None
+    settings: Settings,
+    folders: Mapping[str, Path],
+    first: EngineProcess | None = None,
+    make_engine: MakeEngine = make_engine,
 ) -> Application:
     """Wire a server for model folders by their names; nothing is loaded or opened yet.
 
@@ -84,7 +88,7 @@ def build(
     if settings.trust_remote_code:
         log.warning("code in model folders may be run, with all the rights of this server")
     _check_folders(settings)
-    table = _make_table(settings, folders, first)
+    table = _make_table(settings, folders, ModelMaker(settings, first, make_engine))
     at_start = tuple(model for model in table.models if model.is_at_start)
     metrics = Metrics(__version__, lambda: engine_stats(table))
     data_dir = settings.data_dir or default_data_dir()
@@ -116,11 +120,8 @@ def build(
     )
 
 
-def _make_table(
-    settings: Settings, folders: Mapping[str, Path], first: EngineProcess | None
-) -> ModelTable:
+def _make_table(settings: Settings, folders: Mapping[str, Path], make: ModelMaker) -> ModelTable:
     """Models and adapters of the start, and those that may be loaded later."""
-    make = ModelMaker(settings, first)
     models_at_start = [
         make.model(settings.served_model_name or (name,), path, is_at_start=True)
         for name, path in folders.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from streamwell.backends.scripted import ScriptedEngine
@@ -14,6 +14,9 @@ from streamwell.engine.messages import EngineConfig
 from streamwell.settings import Settings
 
 _MIB = 1 << 20
+
+#: `make_engine`, or something in its place.
+MakeEngine = Callable[[Settings, Path, EngineProcess | None, str | None], Engine]
 
 
 def make_engine(

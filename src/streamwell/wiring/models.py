@@ -17,7 +17,7 @@ from streamwell.service.served_adapter import ServedAdapter
 from streamwell.service.served_model import ModelFacts, ServedModel
 from streamwell.settings import Settings
 from streamwell.text.prompt import PromptEncoder
-from streamwell.wiring.engines import make_engine
+from streamwell.wiring.engines import MakeEngine
 
 _MIB = 1 << 20
 
@@ -25,9 +25,12 @@ _MIB = 1 << 20
 class ModelMaker:
     """Makes models of folders: those given at the start, and those that may be loaded later."""
 
-    def __init__(self, settings: Settings, first: EngineProcess | None) -> None:
+    def __init__(
+        self, settings: Settings, first: EngineProcess | None, make_engine: MakeEngine
+    ) -> None:
         self._settings = settings
         self._first = first
+        self._make_engine = make_engine
         self._draft = settings.speculative_model
         self._turn = asyncio.Lock()
 
@@ -42,13 +45,13 @@ class ModelMaker:
 
         return ServedModel(
             names,
-            make_engine(settings, path, first, draft),
+            self._make_engine(settings, path, first, draft),
             load_encoder,
             default_sampling(path),
             facts=facts,
             is_at_start=is_at_start,
             turn=self._turn,
-            check_memory=lambda: _check_memory(settings, path, draft),
+            check_memory=lambda: check_memory(settings, path, draft),
         )
 
     def find(self, name: str, base: ServedModel) -> Served | None:
@@ -62,7 +65,7 @@ class ModelMaker:
         return self.model((name,), path, is_at_start=False)
 
 
-def _check_memory(settings: Settings, path: Path, draft: str | None) -> None:
+def check_memory(settings: Settings, path: Path, draft: str | None) -> None:
     """Raises `NotEnoughMemory`; of a damaged folder the engine will say more."""
     if not settings.check_memory or settings.engine == "scripted":
         return
