@@ -23,6 +23,7 @@ from engines import (
     process_engine,
     scripted_engine,
 )
+from local_replicas import replicated
 from tiny_llama import build_tiny_llama
 
 from streamwell.core.errors import EngineDied, LoadError, SequenceFailed
@@ -31,12 +32,20 @@ from streamwell.core.types import EngineState, FinishReason, GenerateRequest
 
 
 @pytest.fixture(
-    scope="module", params=["scripted", pytest.param("process", marks=pytest.mark.slow)]
+    scope="module",
+    params=["scripted", "replicas", pytest.param("process", marks=pytest.mark.slow)],
 )
 def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     with asyncio.Runner() as runner:
         if request.param == "scripted":
             yield Rig(runner.run, scripted_engine, broken_scripted_engine)
+            return
+        if request.param == "replicas":
+            yield Rig(
+                runner.run,
+                lambda: replicated(scripted_engine),
+                lambda: replicated(broken_scripted_engine),
+            )
             return
         folder = build_tiny_llama(tmp_path_factory.mktemp("model"))
         broken = build_tiny_llama(tmp_path_factory.mktemp("broken"))

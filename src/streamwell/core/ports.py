@@ -126,6 +126,10 @@ class Store(Protocol):
         """
         ...
 
+    async def release(self, run_id: str) -> None:
+        """Let go of a run of this store's lease, for the next one who adopts; else nothing."""
+        ...
+
     async def run(self, run_id: str) -> RunSpec | None: ...
 
     async def run_of_key(self, tenant: str, idempotency_key: str) -> RunSpec | None:

@@ -101,12 +101,23 @@ class RunLog:
 
     async def suspend(self) -> None:
         """Send the readers of unended runs away; nothing is written, so that these can go on."""
+        await self._flush()  # the ends that are on their way shall be shown
+        for live in self._live.values():
+            live.fail(ShuttingDown())
+
+    async def release(self, run_id: str) -> None:
+        """Leave a run to whoever adopts it; nothing more may be appended. Raises `StoreFailed`."""
+        await self._flush()
+        if (live := self._live.pop(run_id, None)) is not None:
+            live.fail(RunElsewhere())
+        await self._store.release(run_id)
+
+    async def _flush(self) -> None:
+        """Return once all that was appended has been committed."""
         flushed = asyncio.get_running_loop().create_future()
         self._flushes.append(flushed)
         self._has_work.set()
-        await flushed  # the ends that are on their way shall be shown
-        for live in self._live.values():
-            live.fail(ShuttingDown())
+        await flushed
 
     async def fold(self, *, ended_before_s: float) -> int:
         return await self._store.fold(ended_before_s=ended_before_s)

@@ -80,6 +80,7 @@ def build(
     folders: Mapping[str, Path],
     first: EngineProcess | None = None,
     make_engine: MakeEngine = make_engine,
+    make_runs: type[RunService] = RunService,
 ) -> Application:
     """Wire a server for model folders by their names; nothing is loaded or opened yet.
 
@@ -95,7 +96,7 @@ def build(
     store = make_store(settings.durability, data_dir, settings.database_url)
     run_log = RunLog(store)
     admission = Admission(settings.max_num_seqs + settings.max_queue)
-    runs = RunService(table, run_log, admission, metrics, grace_s=settings.resume_grace_s)
+    runs = make_runs(table, run_log, admission, metrics, grace_s=settings.resume_grace_s)
     services = Services(
         models=table,
         runs=runs,

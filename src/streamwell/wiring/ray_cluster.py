@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ray import serve
 from ray.serve.config import HTTPOptions, ProxyLocation
@@ -21,13 +21,14 @@ from ray.serve.schema import LoggingConfig
 from starlette.types import ASGIApp
 
 from streamwell.backends.ray_serve.engine import RayServeEngine
-from streamwell.backends.ray_serve.handle import Replicas
+from streamwell.backends.ray_serve.handle import OtherGateways, Replicas
 from streamwell.backends.ray_serve.messages import decode_report
 from streamwell.backends.ray_serve.replica import Replica
 from streamwell.core.errors import InvalidRequest, LoadError
 from streamwell.core.types import EngineState
 from streamwell.engine.launch import EngineProcess
 from streamwell.models.resolve import resolve
+from streamwell.service.shared_runs import SharedRuns
 from streamwell.settings import Settings
 from streamwell.telemetry import configure_logging
 from streamwell.wiring import build
@@ -94,16 +95,27 @@ class Gateway:
             return RayServeEngine(Replicas(handles[path]))
 
         # memory is looked at where it is needed: by the replicas
-        self._application = build(replace(settings, check_memory=False), folders, make_engine=make)
+        settings = replace(settings, check_memory=False)
+        self._application = build(settings, folders, make_engine=make, make_runs=SharedRuns)
+        self._runs = cast("SharedRuns", self._application.services.runs)
+        self._runs.others = OtherGateways(serve.get_deployment_handle(GATEWAY, APP_NAME))
         self._running = contextlib.AsyncExitStack()
         await self._running.enter_async_context(self._application.running())
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         return self._application.asgi
 
+    async def let_go(self, run_id: str) -> bool:
+        """Another gateway is asked for a run that may live here."""
+        return await self._runs.let_go(run_id)
+
+    async def end(self, run_id: str) -> None:
+        """Another gateway is asked to end a run that may live here."""
+        await self._runs.end(run_id)
+
     async def __del__(self) -> None:
         """What is live still goes on at another gateway, or at the next one."""
-        await self._application.services.runs.drain(0)
+        await self._runs.drain(0)
         await self._running.aclose()
 
 
@@ -145,11 +157,11 @@ def application(settings: Settings, models: Mapping[str, str]) -> serve.Applicat
     return app
 
 
-async def check_loaded(index: int) -> None:
+def check_loaded(index: int) -> None:
     """Raises `LoadError` if a replica of this model could not load it."""
     handle = serve.get_deployment_handle(engine_name(index), APP_NAME)
-    asked = handle.broadcast("report")
-    answers = await asked.results_async(timeout_s=_REPORT_S, return_exceptions=True)
+    handle._init(_run_router_in_separate_loop=True)  # there is no event loop here
+    answers = handle.broadcast("report").results(timeout_s=_REPORT_S, return_exceptions=True)
     for answer in answers:
         status = None if isinstance(answer, BaseException) else decode_report(answer).status
         if status is not None and status.state is EngineState.FAILED:

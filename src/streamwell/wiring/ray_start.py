@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -82,4 +81,4 @@ def run(settings: Settings, models: Mapping[str, str]) -> None:
     )
     serve.run(app, name=ray_cluster.APP_NAME, logging_config=ray_cluster.LOGGING)
     for index in range(len(models)):
-        asyncio.run(ray_cluster.check_loaded(index))
+        ray_cluster.check_loaded(index)

@@ -14,6 +14,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
+from itertools import count
+from secrets import token_hex
 from typing import Protocol
 
 import msgspec
@@ -71,7 +74,9 @@ class RayServeEngine:
         self._loaded: asyncio.Future[EngineInfo] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._look_now = asyncio.Event()
-        self._mailboxes: dict[str, Mailbox] = {}
+        self._mailboxes: set[Mailbox] = set()
+        #: Names for requests that no gateway gives twice: replicas remember aborts by them.
+        self._names = (f"{prefix}-{number}" for prefix in [token_hex(8)] for number in count())
         self._to_abort: list[str] = []
         self._tasks: set[asyncio.Task[None]] = set()
         #: Folders of adapters by name.
@@ -90,7 +95,7 @@ class RayServeEngine:
             await asyncio.gather(self._watching, return_exceptions=True)
         if self._loaded is not None and not self._loaded.done():
             self._fail_loading(EngineDied("The engine was stopped."))
-        for mailbox in self._mailboxes.values():
+        for mailbox in self._mailboxes:
             mailbox.fail(EngineDied())
         await asyncio.sleep(0)  # let those who waited leave, and their aborts be sent
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -112,7 +117,9 @@ class RayServeEngine:
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenDelta, None]:
         if self._status.state is not EngineState.READY:
             raise EngineDied("The engine is not up.")
-        mailbox = self._mailboxes[request.request_id] = Mailbox()
+        request = replace(request, request_id=next(self._names))
+        mailbox = Mailbox()
+        self._mailboxes.add(mailbox)
         reading = asyncio.create_task(self._read(request, mailbox))
         self._tasks.add(reading)
         reading.add_done_callback(self._tasks.discard)
@@ -123,7 +130,7 @@ class RayServeEngine:
                 reason = delta.finish_reason
                 yield delta
         finally:
-            del self._mailboxes[request.request_id]
+            self._mailboxes.discard(mailbox)
             if reason is None and not reading.done():
                 self._abort(request.request_id)
                 reading.cancel()
