@@ -6,6 +6,7 @@ The settings are those of `streamwell serve`, by the names of their flags or fro
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -38,7 +39,7 @@ def _application(
     model: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     settings: Annotated[Settings, Parameter(name="*")] = Settings(),  # noqa: B008 - frozen
 ) -> serve.Application:
-    return application(settings, named_models(model or tuple(BUILT_IN)))
+    return application(replace(settings, ray=True), named_models(model or tuple(BUILT_IN)))
 
 
 def _tokens(args: Mapping[str, Any]) -> Iterator[str]:

@@ -219,6 +219,8 @@ class Settings:
         if self.max_num_batched_tokens < self.max_num_seqs:
             yield "max_num_batched_tokens", "--max-num-batched-tokens is less than --max-num-seqs"
         yield from self._contradictions_of_models()
+        if self.ray:
+            yield from self._contradictions_of_ray()
 
     def _contradictions_of_models(self) -> Iterator[tuple[str, str]]:
         if self.served_model_name and len(self.models) > 1:
@@ -234,6 +236,15 @@ class Settings:
         if self.has_adapters and (self.compile or self.model_impl in ("native", "transformers")):
             flag = "--compile" if self.compile else f"--model-impl {self.model_impl}"
             yield "enable_lora", f"--enable-lora does not work with {flag}"
+
+    def _contradictions_of_ray(self) -> Iterator[tuple[str, str]]:
+        if self.durability == "memory" and self.ray_gateways > 1:
+            message = "--durability memory is for a single gateway: others could not take runs over"
+            yield "durability", message
+        if self.models_dir is not None:
+            yield "models_dir", "--models-dir does not work with --ray"
+        if self.idle_unload_s:
+            yield "idle_unload_s", "--idle-unload-s does not work with --ray"
 
     @property
     def checks_hosts(self) -> bool:

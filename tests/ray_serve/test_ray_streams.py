@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 
 import openai
 import pytest
+from client import Follower, PlannedCut
 from cluster import RayServer
-from harness import DEADLINE_S, HOST, ServerProcess, eventually, frames_of
+from harness import DEADLINE_S, HOST, ServerProcess, eventually
+from routes import TextStream
 from websockets.sync.client import connect
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -60,34 +60,16 @@ def test_many_streams_are_those_of_a_single_process(server: RayServer, alone: st
 def test_a_cut_stream_goes_on_at_either_gateway(server: RayServer, alone: str) -> None:
     """With Last-Event-ID, again and again; nothing is missing and nothing comes twice.
 
-    Which gateway answers is chance, so it is tried often enough to meet both.
+    Which gateway answers is chance, so it is cut often enough to meet both.
     """
-    query = {name: str(value).lower() for name, value in LONG.items()}
-    accept = {"accept": "text/event-stream"}
-    frames, num_connections = [], 0
+    follower = Follower(server.port, TextStream(LONG))
+    follower.plan([PlannedCut(2000, how) for how in ("fin", "rst")] * 4)
+    follower.follow()
 
-    def read_some() -> bool:
-        nonlocal num_connections
-        num_connections += 1
-        last = {"last-event-id": frames[-1].id} if frames else {}
-        with server.client.stream(
-            "GET", "/v1/stream", params=query, headers=accept | last
-        ) as response:
-            assert 200 == response.status_code
-            for frame in frames_of(response.iter_lines()):
-                if frame.id:
-                    frames.append(frame)
-                if frame.data == "[DONE]" or (frames and len(frames) % 20 == 0):
-                    break
-        return bool(frames) and '"text"' not in frames[-1].data
-
-    eventually(read_some, "the end of the stream", 5 * DEADLINE_S)
-    seqs = [int(re.split("[:.]", frame.id)[1]) for frame in frames]
-    text = "".join(frame.json.get("text", "") for frame in frames if frame.data != "[DONE]")
-
-    assert num_connections > 6
-    assert list(range(len(seqs))) == seqs
-    assert alone == text
+    assert follower.num_connections > 8
+    assert 0 == follower.num_breaks
+    assert alone == follower.text
+    assert follower.events == follower.replay()
 
 
 def test_a_websocket_answers(server: RayServer, alone: str) -> None:
@@ -117,10 +99,3 @@ def test_a_client_cannot_give_ray_orders(server: RayServer, header: str, value: 
         eventually(lambda: server.num_at_work() > 0, "it is generated")
 
     eventually(lambda: server.num_at_work() == 0, "it is generated no longer")
-
-
-def test_a_bad_setting_is_named(tmp_path: Path) -> None:
-    """What does not go together with Ray is refused before anything is started."""
-    with closing(ServerProcess(tmp_path, "brooklet", "--ray", "--idle-unload-s", "5")) as server:
-        assert 2 == server.wait(5 * DEADLINE_S)
-        assert "--idle-unload-s does not work with --ray" in server.log()

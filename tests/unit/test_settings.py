@@ -210,3 +210,20 @@ def test_the_data_folder_follows_the_platform(
     monkeypatch.delenv("XDG_DATA_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert tmp_path / ".local" / "share" / "streamwell" == default_data_dir()
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("idle_unload_s", {"idle_unload_s": 5.0}),
+        ("models_dir", {"models_dir": Path()}),
+        ("durability", {"durability": "memory", "ray_gateways": 2}),
+    ],
+)
+def test_what_does_not_go_together_with_ray_is_refused(field: str, values: dict[str, Any]) -> None:
+    """Without `--ray` the same settings are fine."""
+    with pytest.raises(InvalidRequest) as refused:
+        Settings(ray=True, **values)
+
+    assert field == refused.value.param
+    assert not Settings(**values).ray

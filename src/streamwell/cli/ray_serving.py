@@ -16,7 +16,7 @@ def serve_on_ray(settings: Settings, models: Mapping[str, str]) -> None:
     """Serve models by their names until a signal comes; runs that are live then are cut.
 
     Raises:
-        InvalidRequest: Ray is missing, or a setting does not go together with it.
+        InvalidRequest: Ray is missing.
         LoadError: a model cannot be loaded.
     """
     configure_logging(settings.log_level, as_json=settings.log_json)

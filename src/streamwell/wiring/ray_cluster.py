@@ -24,7 +24,7 @@ from streamwell.backends.ray_serve.engine import RayServeEngine
 from streamwell.backends.ray_serve.handle import OtherGateways, Replicas
 from streamwell.backends.ray_serve.messages import decode_report
 from streamwell.backends.ray_serve.replica import Replica
-from streamwell.core.errors import InvalidRequest, LoadError
+from streamwell.core.errors import LoadError
 from streamwell.core.types import EngineState
 from streamwell.engine.launch import EngineProcess
 from streamwell.models.resolve import resolve
@@ -120,12 +120,7 @@ class Gateway:
 
 
 def application(settings: Settings, models: Mapping[str, str]) -> serve.Application:
-    """Gateways and engine replicas for models by their names; nothing is started yet.
-
-    Raises:
-        InvalidRequest: a setting that does not go together with Ray.
-    """
-    _check(settings)
+    """Gateways and engine replicas for models by their names; nothing is started yet."""
     # what all gateways together let in; more would wait in Ray, where nobody can cancel it
     max_requests = settings.ray_gateways * (settings.max_num_seqs + settings.max_queue)
     engines = {
@@ -181,13 +176,3 @@ def http_options(settings: Settings) -> HTTPOptions:
 
 #: One address, on the machine that was asked to serve; Ray's default opens a port on every node.
 PROXY_LOCATION = ProxyLocation.HeadOnly
-
-
-def _check(settings: Settings) -> None:
-    if settings.durability == "memory" and settings.ray_gateways > 1:
-        message = "--durability memory is for a single gateway: others could not go on with runs"
-        raise InvalidRequest(message, "durability")
-    if settings.models_dir is not None:
-        raise InvalidRequest("--models-dir does not work with --ray", "models_dir")
-    if settings.idle_unload_s:
-        raise InvalidRequest("--idle-unload-s does not work with --ray", "idle_unload_s")

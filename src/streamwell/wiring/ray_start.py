@@ -66,7 +66,6 @@ def run(settings: Settings, models: Mapping[str, str]) -> None:
     """Start the application in the cluster; returns when its models are loaded.
 
     Raises:
-        InvalidRequest: a setting that does not go together with Ray.
         LoadError: a model cannot be loaded.
     """
     from ray import serve
