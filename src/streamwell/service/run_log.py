@@ -119,21 +119,6 @@ class RunLog:
         self._has_work.set()
         await flushed
 
-    async def fold(self, *, ended_before_s: float) -> int:
-        return await self._store.fold(ended_before_s=ended_before_s)
-
-    async def delete_old(
-        self, *, ended_before_s: float, unstored_before_s: float, stored_before_s: float
-    ) -> int:
-        return await self._store.delete_old(
-            ended_before_s=ended_before_s,
-            unstored_before_s=unstored_before_s,
-            stored_before_s=stored_before_s,
-        )
-
-    async def delete_oldest(self, *, max_bytes: int) -> int:
-        return await self._store.delete_oldest(max_bytes=max_bytes)
-
     async def spec(self, run_id: str) -> RunSpec | None:
         live = self._live.get(run_id)
         return live.spec if live else await self._store.run(run_id)

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from streamwell import __version__
 from streamwell.core.errors import InvalidRequest
+from streamwell.core.ports import Store
 from streamwell.engine.launch import EngineProcess
 from streamwell.models import catalog
 from streamwell.server.app import create_app
@@ -44,6 +45,7 @@ class Application:
     #: Those that are loaded at the start.
     models: tuple[Served, ...]
     run_log: RunLog
+    store: Store
     settings: Settings
 
     @contextlib.asynccontextmanager
@@ -62,7 +64,7 @@ class Application:
             await self.run_log.open()
             await self.services.runs.recover()
             chores = [
-                asyncio.create_task(sweep(self.run_log, self.settings), name="retention"),
+                asyncio.create_task(sweep(self.store, self.settings), name="retention"),
                 asyncio.create_task(recover(self.services.runs), name="recovery"),
                 asyncio.create_task(unload_idle(models, idle_s), name="idle models"),
             ]
@@ -117,6 +119,7 @@ def build(
         services=services,
         models=at_start,
         run_log=run_log,
+        store=store,
         settings=settings,
     )
 
