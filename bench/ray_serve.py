@@ -97,6 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.ray_serve", description=__doc__)
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ray-url", help="a `streamwell serve --ray` of this machine that is up")
     parser.add_argument("--replicas", type=int, default=2, help="gateways, and engine replicas")
     args = parser.parse_args()
     replicas = ("--ray-gateways", str(args.replicas), "--ray-replicas", str(args.replicas))
@@ -109,12 +110,11 @@ def main() -> None:
         on_ray = (*_SERVE, "--data-dir", str(folder / "ray"), "--ray", *replicas)
         contenders = [
             (alone.name, stack.enter_context(running(alone, log_path)), single_process(log_path)),
-            (
-                "Ray Serve",
-                stack.enter_context(running(Target("Ray Serve", on_ray), folder / "ray.log")),
-                ray_processes,
-            ),
         ]
+        ray_url = args.ray_url or stack.enter_context(
+            running(Target("Ray Serve", on_ray), folder / "ray.log")
+        )
+        contenders.append(("Ray Serve", ray_url, ray_processes))
         for _, url, find in contenders:
             measure(url, find, max(args.streams))  # warm up
         for index in range(args.rounds):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -22,12 +21,14 @@ LONG = {"prompt": PROMPT, "max_tokens": 400, "ignore_eos": True, "temperature": 
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """What a single process answers to `LONG`."""
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What a single process answers to `LONG` as a text, and as the message of a chat."""
     folder = tmp_path_factory.mktemp("alone")
+    chat = {"messages": [{"role": "user", "content": PROMPT}], **LONG}
+    del chat["prompt"]
     with closing(ServerProcess(folder, "brooklet", "--num-threads", "1")) as server:
         server.wait_until_ready()
-        yield server.text(LONG)
+        return {"text": server.text(LONG), "chat": server.text(chat, "/v1/chat/completions")}
 
 
 def test_the_openai_client_streams(server: RayServer) -> None:
@@ -49,15 +50,17 @@ def test_the_openai_client_streams(server: RayServer) -> None:
     assert whole.usage.completion_tokens == chunks[-1].usage.completion_tokens
 
 
-def test_many_streams_are_those_of_a_single_process(server: RayServer, alone: str) -> None:
+def test_many_streams_are_those_of_a_single_process(
+    server: RayServer, alone: dict[str, str]
+) -> None:
     """Eight at a time over both gateways and both replicas, greedy: each the same text."""
     with ThreadPoolExecutor(8) as pool:
         texts = list(pool.map(lambda _: server.stream_text(LONG), range(8)))
 
-    assert [alone] * 8 == texts
+    assert [alone["text"]] * 8 == texts
 
 
-def test_a_cut_stream_goes_on_at_either_gateway(server: RayServer, alone: str) -> None:
+def test_a_cut_stream_goes_on_at_either_gateway(server: RayServer, alone: dict[str, str]) -> None:
     """With Last-Event-ID, again and again; nothing is missing and nothing comes twice.
 
     Which gateway answers is chance, so it is cut often enough to meet both.
@@ -68,11 +71,11 @@ def test_a_cut_stream_goes_on_at_either_gateway(server: RayServer, alone: str) -
 
     assert follower.num_connections > 8
     assert 0 == follower.num_breaks
-    assert alone == follower.text
+    assert alone["chat"] == follower.text
     assert follower.events == follower.replay()
 
 
-def test_a_websocket_answers(server: RayServer, alone: str) -> None:
+def test_a_websocket_answers(server: RayServer, alone: dict[str, str]) -> None:
     """Messages both ways through Ray's proxy: a run is started, streamed and ended."""
     with connect(f"ws://{HOST}:{server.port}/v1/ws", compression=None, proxy=None) as socket:
         socket.send(json.dumps({"type": "prompt", **LONG}))
@@ -80,7 +83,7 @@ def test_a_websocket_answers(server: RayServer, alone: str) -> None:
         while frames[-1]["type"] in ("started", "delta"):
             frames.append(json.loads(socket.recv(DEADLINE_S)))
 
-    assert alone == "".join(frame.get("text", "") for frame in frames)
+    assert alone["chat"] == "".join(frame.get("text", "") for frame in frames)
 
 
 @pytest.mark.parametrize(
