@@ -6,10 +6,9 @@ Started by `make test-ray`, in an environment that has Ray; elsewhere there is n
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,8 @@ if importlib.util.find_spec("ray") is None:
     collect_ignore_glob = ["test_*.py"]
 
 from cluster import RayServer, running_cluster  # noqa: E402 - found by the paths above
+
+from streamwell.wiring.ray_start import ENVIRONMENT  # noqa: E402 - after them
 
 _SUMMARIES: list[str] = []
 
@@ -39,23 +40,15 @@ def summary(request: pytest.FixtureRequest) -> Callable[..., None]:
     return add
 
 
-@contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        del os.environ[name]
-
-
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The pid of the cluster's parent process; `RAY_ADDRESS` is set."""
-    with (
-        running_cluster(tmp_path_factory.mktemp("ray")) as (address, pid),
-        _environment("RAY_ADDRESS", address),
-    ):
-        yield pid
+    """The pid of the cluster's parent process; the environment says how to join it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():  # Ray reads it when it is imported
+            patch.setenv(name, value)
+        with running_cluster(tmp_path_factory.mktemp("ray")) as (address, pid):
+            patch.setenv("RAY_ADDRESS", address)
+            yield pid
 
 
 @pytest.fixture(scope="session")
