@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 
-.PHONY: help install serve chat test test-fast test-vllm chaos check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 clean
+.PHONY: help install serve chat test test-fast test-vllm test-ray chaos chaos-ray check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 train-brooklet-sailor eval-brooklet-sailor clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -80,6 +80,22 @@ $(VENV)/.bench: $(VENV)/.dev
 	$(BIN)/pip install --quiet -c constraints.txt --group bench
 	touch $@
 
+VENV_RAY := .venv-ray
+
+$(VENV_RAY)/.installed: $(VENV)/.dev
+	test -x $(VENV_RAY)/bin/python || $(BIN)/python -m venv $(VENV_RAY)
+	# Ray alone: the rest is gigabytes, and lies in the other environment
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+		> "$$($(VENV_RAY)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/base.pth"
+	$(VENV_RAY)/bin/pip install --quiet "ray[serve]>=2.60"
+	touch $@
+
+test-ray: $(VENV_RAY)/.installed ## Run the tests of Ray Serve, in an environment of their own.
+	PYTHONPATH=src $(VENV_RAY)/bin/python -m pytest -W ignore -m "not chaos" tests/ray_serve
+
+chaos-ray: $(VENV_RAY)/.installed ## Kill replicas and leave streams on Ray Serve, many times.
+	PYTHONPATH=src $(VENV_RAY)/bin/python -m pytest -W ignore -m chaos tests/ray_serve
+
 bench: $(VENV)/.bench ## Measure the engine and the server next to Transformers; prints tables.
 	$(BIN)/python -m bench.engine
 	$(BIN)/python -m bench.server
@@ -107,5 +123,11 @@ train-brooklet-t5: $(VENV)/.dev ## Train the built-in encoder-decoder again (thr
 eval-brooklet-t5: $(VENV)/.dev ## Ask the built-in encoder-decoder for what it was never taught.
 	$(BIN)/python -m training.brooklet_t5.evaluate
 
+train-brooklet-sailor: $(VENV)/.dev ## Train the built-in adapter again (minutes).
+	$(BIN)/python -m training.brooklet_sailor.train
+
+eval-brooklet-sailor: $(VENV)/.dev ## Ask the built-in model in its adapter's voice.
+	$(BIN)/python -m training.brooklet_sailor.evaluate
+
 clean: ## Remove everything that was installed or built.
-	rm -rf $(VENV) $(VENV)-stress $(VLLM) bench/peers-env dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-stress $(VLLM) $(VENV_RAY) bench/peers-env dist .pytest_cache .mypy_cache .ruff_cache

@@ -39,7 +39,8 @@ FIRST_TOKEN_ID, NUM_TOKEN_IDS = 300, 500
 
 def engine(fd: int, step_s: float) -> None:
     """The engine process: each step gives every request its next token."""
-    from streamwell.core.types import EngineInfo, EngineStats, FinishReason
+    from streamwell.core.engine_state import EngineInfo, EngineStats
+    from streamwell.core.types import FinishReason
     from streamwell.engine.messages import Loaded, StepOutput
     from streamwell.engine.process import Connection
     from streamwell.engine.sequence import SequenceOutput

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from streamwell.core.types import EngineStats
+from streamwell.core.engine_state import EngineStats
 
 #: Buckets of the OpenTelemetry GenAI conventions, in seconds.
 DURATION_BUCKETS = tuple(0.01 * 2**power for power in range(14))

@@ -12,8 +12,9 @@ from engines import DEADLINE_S, Answer, ask, engine_children, eventually, proces
 from tiny_llama import build_tiny_llama
 from tiny_lora import a_greedy_request, build_tiny_lora
 
+from streamwell.core.engine_state import EngineState
 from streamwell.core.errors import EngineDied, LoadError, SequenceFailed
-from streamwell.core.types import EngineState, FinishReason
+from streamwell.core.types import FinishReason
 from streamwell.engine.client import ProcessEngine
 
 pytestmark = pytest.mark.slow

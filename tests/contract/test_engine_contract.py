@@ -28,21 +28,34 @@ from engines import (
     scripted_engine,
     vllm_engine,
 )
+from local_replicas import replicated
 from tiny_llama import build_tiny_llama
 
+from streamwell.core.engine_state import EngineState
 from streamwell.core.errors import EngineDied, LoadError, SequenceFailed
 from streamwell.core.ports import Engine
-from streamwell.core.types import EngineState, FinishReason, GenerateRequest, SamplingParams
+from streamwell.core.types import FinishReason, GenerateRequest, SamplingParams
 
 
 @pytest.fixture(
     scope="module",
-    params=["scripted", *(pytest.param(each, marks=pytest.mark.slow) for each in PROCESS_ENGINES)],
+    params=[
+        "scripted",
+        "replicas",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in PROCESS_ENGINES),
+    ],
 )
 def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     with asyncio.Runner() as runner:
         if request.param == "scripted":
             yield Rig(runner.run, scripted_engine, broken_scripted_engine)
+            return
+        if request.param == "replicas":
+            yield Rig(
+                runner.run,
+                lambda: replicated(scripted_engine),
+                lambda: replicated(broken_scripted_engine),
+            )
             return
         make = vllm_engine if request.param == "vllm" else process_engine
         folder = build_tiny_llama(tmp_path_factory.mktemp("model"), VLLM_HEAD_DIM)

@@ -24,8 +24,9 @@ from engines import (
 )
 from tiny_llama import build_tiny_llama
 
+from streamwell.core.engine_state import EngineState
 from streamwell.core.errors import EngineDied
-from streamwell.core.types import EngineState, FinishReason
+from streamwell.core.types import FinishReason
 from streamwell.engine.client import ProcessEngine
 from streamwell.engine.launch import launch
 

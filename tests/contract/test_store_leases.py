@@ -181,3 +181,19 @@ def test_servers_may_start_and_stop_together(site: Site, run: Run) -> None:
 
     run(serve_together())
     assert 20 == len(run(adopted(site)))
+
+
+def test_a_run_that_is_let_go_passes_to_who_asks_first(
+    store: Store, other: Store, run: Run
+) -> None:
+    """A living store may give up one run of its own, with its events; it keeps the others."""
+    run(store.commit([a_run("a"), a_run("b")], [a_delta("a", 0)]))
+    run(other.release("a"))  # not its own
+    run(other.release("unknown"))
+    assert [] == run(other.adopt(["brooklet"]))
+    run(store.release("a"))
+    assert ["a"] == ids(run(other.adopt(["brooklet"])))
+    assert [] == run(store.adopt(["brooklet"]))
+    run(other.commit([], [a_delta("a", 1), an_end("a", 2)]))
+    run(store.commit([], [a_delta("b", 0), an_end("b", 1)]))
+    assert [a_delta("a", 0), a_delta("a", 1), an_end("a", 2)] == run(store.events("a"))

@@ -8,17 +8,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from streamwell.core.engine_state import EngineInfo
 from streamwell.core.errors import ContextLengthExceeded, InvalidRequest
 from streamwell.core.messages import ChatOptions
-from streamwell.core.types import (
-    EngineInfo,
-    Message,
-    Prompt,
-    RunKind,
-    RunRequest,
-    RunSpec,
-    SamplingOptions,
-)
+from streamwell.core.types import Message, Prompt, RunKind, RunRequest, RunSpec, SamplingOptions
 from streamwell.service.acceptance import accept, engine_request
 
 #: Answers of up to 18 tokens after the two that they begin with; inputs of up to 8.

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from streamwell.core.engine_state import EngineInfo
 from streamwell.core.errors import InvalidRequest
-from streamwell.core.types import EngineInfo, RunKind, RunRequest, RunSpec, SamplingOptions
+from streamwell.core.types import RunKind, RunRequest, RunSpec, SamplingOptions
 from streamwell.service.acceptance import accept
 
 INFO = EngineInfo(

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streamwell.core.types import (
-    EngineInfo,
-    FinishReason,
-    RunKind,
-    RunSpec,
-    SamplingParams,
-    Usage,
-)
+from streamwell.core.engine_state import EngineInfo
+from streamwell.core.types import FinishReason, RunKind, RunSpec, SamplingParams, Usage
 from streamwell.service.acceptance import engine_request
 from streamwell.service.generation import Finished, TextDelta
 from streamwell.service.runs import Run

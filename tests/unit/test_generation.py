@@ -9,16 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamwell.core.engine_state import EngineInfo, EngineStats, EngineStatus
 from streamwell.core.errors import EngineDied, EngineError, SequenceFailed
-from streamwell.core.types import (
-    EngineInfo,
-    EngineStats,
-    EngineStatus,
-    FinishReason,
-    GenerateRequest,
-    SamplingParams,
-    TokenDelta,
-)
+from streamwell.core.types import FinishReason, GenerateRequest, SamplingParams, TokenDelta
 from streamwell.service.generation import Finished, TextDelta, TextPipeline, generate_text
 
 STOP, LENGTH = FinishReason.STOP, FinishReason.LENGTH

@@ -241,3 +241,20 @@ def test_what_vllm_does_not_know_is_refused(flag: str, value: object) -> None:
 
     assert flag == refused.value.param
     assert "vllm" == Settings(engine="vllm", model_impl="transformers", max_num_seqs=8).engine
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("idle_unload_s", {"idle_unload_s": 5.0}),
+        ("models_dir", {"models_dir": Path()}),
+        ("durability", {"durability": "memory", "ray_gateways": 2}),
+    ],
+)
+def test_what_does_not_go_together_with_ray_is_refused(field: str, values: dict[str, Any]) -> None:
+    """Without `--ray` the same settings are fine."""
+    with pytest.raises(InvalidRequest) as refused:
+        Settings(ray=True, **values)
+
+    assert field == refused.value.param
+    assert not Settings(**values).ray

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from streamwell.core.engine_state import EngineInfo, EngineState, EngineStats
 from streamwell.core.errors import LoadError
-from streamwell.core.types import EngineInfo, EngineState, EngineStats
 from streamwell.engine import client
 from streamwell.engine.backoff import SOUND_STEPS, Backoff
 from streamwell.engine.client import ProcessEngine

@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 from streamwell.backends.vllm.host import Host
+from streamwell.core.engine_state import EngineStats
 from streamwell.core.errors import EngineDied, EngineError, SequenceFailed
-from streamwell.core.types import EngineStats, FinishReason, GenerateRequest, SamplingParams
+from streamwell.core.types import FinishReason, GenerateRequest, SamplingParams
 from streamwell.engine.messages import (
     Abort,
     AdapterAdded,

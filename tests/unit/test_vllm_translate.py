@@ -17,7 +17,8 @@ from streamwell.backends.vllm.translate import (
     sampling_arguments,
     sequence_output,
 )
-from streamwell.core.types import EngineInfo, FinishReason, GenerateRequest, SamplingParams
+from streamwell.core.engine_state import EngineInfo
+from streamwell.core.types import FinishReason, GenerateRequest, SamplingParams
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.sequence import SequenceOutput
 

@@ -10,16 +10,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 
+from streamwell.core.engine_state import EngineInfo, EngineState, EngineStats, EngineStatus
 from streamwell.core.errors import EngineDied, EngineError, LoadError, SequenceFailed
-from streamwell.core.types import (
-    EngineInfo,
-    EngineState,
-    EngineStats,
-    EngineStatus,
-    FinishReason,
-    GenerateRequest,
-    TokenDelta,
-)
+from streamwell.core.types import FinishReason, GenerateRequest, TokenDelta
 
 #: `(prompt_ids, seed, index) -> token id`.
 Script = Callable[[Sequence[int], int, int], int]

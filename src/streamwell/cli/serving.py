@@ -12,7 +12,7 @@ from pathlib import Path
 
 from streamwell import __version__
 from streamwell.cli import compat
-from streamwell.core.types import EngineState
+from streamwell.core.engine_state import EngineState
 from streamwell.engine.launch import EngineProcess
 from streamwell.models import BUILT_IN
 from streamwell.server.serving import DrainingServer, make_server
@@ -62,7 +62,7 @@ async def _serve(
     async with application.running() as loading:
         # a server without a model is of no use: end it, with the reason
         loading.add_done_callback(lambda task: server.exit_now() if _failed(task) else None)
-        _print_banner(settings)
+        print_banner(settings)
         progress = asyncio.create_task(_show_progress(application.models))
         try:
             await server.serve(sockets=[listener])
@@ -77,7 +77,8 @@ def _failed(task: asyncio.Task[None]) -> BaseException | None:
     return task.exception() if task.done() and not task.cancelled() else None
 
 
-def _print_banner(settings: Settings) -> None:
+def print_banner(settings: Settings) -> None:
+    """Say what is served, and how to try it."""
     base = f"http://{settings.host}:{settings.port}"
     num_keys = len(settings.api_key + settings.admin_key)
     keys = f"{num_keys} set" if num_keys else "none (this machine only)"

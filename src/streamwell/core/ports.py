@@ -6,16 +6,8 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Protocol
 
 from streamwell.core.conversation import Conversation, ConversationItem, Page
-from streamwell.core.types import (
-    EngineInfo,
-    EngineStats,
-    EngineStatus,
-    GenerateRequest,
-    RunEvent,
-    RunKind,
-    RunSpec,
-    TokenDelta,
-)
+from streamwell.core.engine_state import EngineInfo, EngineStats, EngineStatus
+from streamwell.core.types import GenerateRequest, RunEvent, RunKind, RunSpec, TokenDelta
 
 
 class Engine(Protocol):
@@ -124,6 +116,10 @@ class Store(Protocol):
         By `created_s`, then id. From then on their former holder can append nothing, should it
         live after all.
         """
+        ...
+
+    async def release(self, run_id: str) -> None:
+        """Let go of a run of this store's lease, for the next one who adopts; else nothing."""
         ...
 
     async def run(self, run_id: str) -> RunSpec | None: ...

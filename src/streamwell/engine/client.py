@@ -15,15 +15,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 import msgspec
 import structlog
 
+from streamwell.core.engine_state import EngineInfo, EngineState, EngineStats, EngineStatus
 from streamwell.core.errors import EngineDied, LoadError, SequenceFailed
-from streamwell.core.types import (
-    EngineInfo,
-    EngineState,
-    EngineStats,
-    EngineStatus,
-    GenerateRequest,
-    TokenDelta,
-)
+from streamwell.core.types import GenerateRequest, TokenDelta
 from streamwell.engine.adapter_calls import AdapterCalls
 from streamwell.engine.backoff import Backoff
 from streamwell.engine.launch import EngineProcess, launch

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from streamwell.core.engine_state import EngineInfo
 from streamwell.core.errors import LoadError
-from streamwell.core.types import EngineInfo
 from streamwell.engine.assemble import Assembled, assemble
 from streamwell.engine.checkpoint import Report
 from streamwell.engine.draft_loader import load_draft

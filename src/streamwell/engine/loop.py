@@ -6,8 +6,9 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
+from streamwell.core.engine_state import EngineStats
 from streamwell.core.errors import LoadError
-from streamwell.core.types import EngineStats, FinishReason, GenerateRequest
+from streamwell.core.types import FinishReason, GenerateRequest
 from streamwell.engine.block_pool import BlockPool
 from streamwell.engine.confidence import LEAST_CHANCE
 from streamwell.engine.draft_cost import DraftCost

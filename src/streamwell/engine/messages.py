@@ -10,7 +10,8 @@ import struct
 
 import msgspec
 
-from streamwell.core.types import EngineInfo, EngineStats, GenerateRequest
+from streamwell.core.engine_state import EngineInfo, EngineStats
+from streamwell.core.types import GenerateRequest
 from streamwell.engine.sequence import SequenceOutput
 
 #: What the KV cache takes at most when nothing is said, in bytes.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from streamwell.core.errors import LoadError
+from streamwell.core.errors import InvalidRequest, LoadError
 from streamwell.models import BUILT_IN, built_in_path
 from streamwell.models.gguf_folder import folder_of_gguf, only_gguf
 from streamwell.models.hub import download
@@ -43,6 +43,23 @@ def resolve(name: str, revision: str | None = None) -> Path:
     if path.is_absolute() or name.startswith((".", "~")):
         raise FileNotFoundError(f"there is no folder or file {name}")
     return _local(download(name, revision))
+
+
+def named_models(models: tuple[str, ...]) -> dict[str, str]:
+    """Models by their names: what stands before the first `=`, else the model as it is given.
+
+    Raises:
+        InvalidRequest: a name is empty or given twice.
+    """
+    named: dict[str, str] = {}
+    for model in models:
+        name, separator, rest = model.partition("=")
+        if not separator or Path(model).exists():
+            name = rest = model
+        if not name or name in named:
+            raise InvalidRequest(f"the name {name!r} of a model is empty or given twice", "model")
+        named[name] = rest
+    return named
 
 
 def _local(path: Path) -> Path:

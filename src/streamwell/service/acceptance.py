@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from streamwell.core.engine_state import EngineInfo
 from streamwell.core.errors import ContextLengthExceeded, InvalidRequest
 from streamwell.core.messages import PartKind
 from streamwell.core.types import (
-    EngineInfo,
     GenerateRequest,
     Message,
     Prompt,

@@ -14,8 +14,8 @@ from enum import StrEnum
 
 import structlog
 
+from streamwell.core.engine_state import EngineState
 from streamwell.core.errors import LoadError
-from streamwell.core.types import EngineState
 
 log = structlog.get_logger()
 

@@ -101,27 +101,23 @@ class RunLog:
 
     async def suspend(self) -> None:
         """Send the readers of unended runs away; nothing is written, so that these can go on."""
-        flushed = asyncio.get_running_loop().create_future()
-        self._flushes.append(flushed)
-        self._has_work.set()
-        await flushed  # the ends that are on their way shall be shown
+        await self._flush()  # the ends that are on their way shall be shown
         for live in self._live.values():
             live.fail(ShuttingDown())
 
-    async def fold(self, *, ended_before_s: float) -> int:
-        return await self._store.fold(ended_before_s=ended_before_s)
+    async def release(self, run_id: str) -> None:
+        """Leave a run to whoever adopts it; nothing more may be appended. Raises `StoreFailed`."""
+        await self._flush()
+        if (live := self._live.pop(run_id, None)) is not None:
+            live.fail(RunElsewhere())
+        await self._store.release(run_id)
 
-    async def delete_old(
-        self, *, ended_before_s: float, unstored_before_s: float, stored_before_s: float
-    ) -> int:
-        return await self._store.delete_old(
-            ended_before_s=ended_before_s,
-            unstored_before_s=unstored_before_s,
-            stored_before_s=stored_before_s,
-        )
-
-    async def delete_oldest(self, *, max_bytes: int) -> int:
-        return await self._store.delete_oldest(max_bytes=max_bytes)
+    async def _flush(self) -> None:
+        """Return once all that was appended has been committed."""
+        flushed = asyncio.get_running_loop().create_future()
+        self._flushes.append(flushed)
+        self._has_work.set()
+        await flushed
 
     async def spec(self, run_id: str) -> RunSpec | None:
         live = self._live.get(run_id)

@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import Mapping
 
+from streamwell.core.engine_state import EngineInfo, EngineState
 from streamwell.core.errors import EngineDied, InvalidRequest, LoadError, ModelUnloaded
 from streamwell.core.ports import Engine
-from streamwell.core.types import EngineInfo, EngineState
 from streamwell.service.gathering import Gathering
 from streamwell.service.lifecycle import Loadable, Phase
 from streamwell.service.served_model import Encoder, ModelFacts, ServedModel

@@ -11,10 +11,10 @@ from typing import Protocol
 
 import structlog
 
+from streamwell.core.engine_state import EngineInfo, EngineState
 from streamwell.core.errors import EngineUnavailable, LoadError, ModelLoading, ModelUnloaded
 from streamwell.core.messages import ChatOptions, Message, PartKind
 from streamwell.core.ports import Engine
-from streamwell.core.types import EngineInfo, EngineState
 from streamwell.service.gathering import Gathering
 from streamwell.service.lifecycle import Loadable, Phase
 from streamwell.text.response_parser import ResponseParser

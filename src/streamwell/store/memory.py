@@ -10,7 +10,7 @@ from streamwell.core.conversation import Page
 from streamwell.core.errors import LeaseLost
 from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec
 from streamwell.store.memory_conversations import MemoryConversations
-from streamwell.store.memory_database import MemoryDatabase, StoredRun
+from streamwell.store.memory_database import NO_LEASE, MemoryDatabase, StoredRun
 from streamwell.store.paging import page_of
 
 
@@ -75,6 +75,13 @@ class MemoryStore(MemoryConversations):
             self._database.revoked_ids.add(run.lease_id)
             run.lease_id = lease_id
         return sorted((run.spec for run in adopted), key=_age)
+
+    async def release(self, run_id: str) -> None:
+        """Let go of a run of this store's lease, for the next one who adopts; else nothing."""
+        lease_id = self._own_lease()
+        stored = self._database.runs.get(run_id)
+        if stored is not None and stored.lease_id == lease_id:
+            stored.lease_id = NO_LEASE
 
     async def run(self, run_id: str) -> RunSpec | None:
         """The run with this id; `StoreFailed` when not open."""

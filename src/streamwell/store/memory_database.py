@@ -8,6 +8,9 @@ from streamwell.core.conversation import Conversation, ConversationItem
 from streamwell.core.types import RunEvent, RunSpec
 from streamwell.store.rows import event_bytes, spec_bytes
 
+#: Leases count from 1.
+NO_LEASE = 0
+
 
 @dataclass(slots=True)
 class StoredRun:

@@ -113,6 +113,15 @@ class SqlStore(SqlConversations, SqlFolding, SqlRetention):
             )
         )
 
+    async def release(self, run_id: str) -> None:
+        """Let go of a run of this store's lease, for the next one who adopts; else nothing."""
+
+        def write(connection: Connection) -> None:
+            is_own = (RUNS.c.id == run_id, RUNS.c.lease_id == self._own_lease(connection))
+            connection.execute(update(RUNS).where(*is_own).values(lease_id=None))
+
+        await self._write(write)
+
     async def run(self, run_id: str) -> RunSpec | None:
         """The run with this id; `StoreFailed` when not open."""
         specs = await self._read(spec_from_row, select(RUNS.c.spec).where(RUNS.c.id == run_id))

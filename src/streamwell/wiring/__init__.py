@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from streamwell import __version__
 from streamwell.core.errors import InvalidRequest
+from streamwell.core.ports import Store
 from streamwell.engine.launch import EngineProcess
 from streamwell.models import catalog
 from streamwell.server.app import create_app
@@ -29,6 +30,7 @@ from streamwell.settings import Settings, default_data_dir
 from streamwell.store.choose import make_store
 from streamwell.telemetry import Metrics
 from streamwell.wiring.chores import load_all, recover, sweep, unload_idle
+from streamwell.wiring.engines import MakeEngine, make_engine
 from streamwell.wiring.models import ModelMaker, adapter_of, engine_stats
 
 log = structlog.get_logger()
@@ -45,6 +47,7 @@ class Application:
     #: Those that are loaded at the start.
     models: tuple[Served, ...]
     run_log: RunLog
+    store: Store
     settings: Settings
 
     @contextlib.asynccontextmanager
@@ -63,7 +66,7 @@ class Application:
             await self.run_log.open()
             await self.services.runs.recover()
             chores = [
-                asyncio.create_task(sweep(self.run_log, self.settings), name="retention"),
+                asyncio.create_task(sweep(self.store, self.settings), name="retention"),
                 asyncio.create_task(recover(self.services.runs), name="recovery"),
                 asyncio.create_task(unload_idle(models, idle_s), name="idle models"),
             ]
@@ -77,7 +80,11 @@ class Application:
 
 
 def build(
-    settings: Settings, folders: Mapping[str, Path], first: EngineProcess | None
+    settings: Settings,
+    folders: Mapping[str, Path],
+    first: EngineProcess | None = None,
+    make_engine: MakeEngine = make_engine,
+    make_runs: type[RunService] = RunService,
 ) -> Application:
     """Wire a server for model folders by their names; nothing is loaded or opened yet.
 
@@ -86,14 +93,14 @@ def build(
     if settings.trust_remote_code:
         log.warning("code in model folders may be run, with all the rights of this server")
     _check_folders(settings)
-    table = _make_table(settings, folders, first)
+    table = _make_table(settings, folders, ModelMaker(settings, first, make_engine))
     at_start = tuple(model for model in table.models if model.is_at_start)
     metrics = Metrics(__version__, lambda: engine_stats(table))
     data_dir = settings.data_dir or default_data_dir()
     store = make_store(settings.durability, data_dir, settings.database_url)
     run_log = RunLog(store)
     admission = Admission(settings.max_num_seqs + settings.max_queue)
-    runs = RunService(table, run_log, admission, metrics, grace_s=settings.resume_grace_s)
+    runs = make_runs(table, run_log, admission, metrics, grace_s=settings.resume_grace_s)
     services = Services(
         models=table,
         runs=runs,
@@ -117,15 +124,13 @@ def build(
         services=services,
         models=at_start,
         run_log=run_log,
+        store=store,
         settings=settings,
     )
 
 
-def _make_table(
-    settings: Settings, folders: Mapping[str, Path], first: EngineProcess | None
-) -> ModelTable:
+def _make_table(settings: Settings, folders: Mapping[str, Path], make: ModelMaker) -> ModelTable:
     """Models and adapters of the start, and those that may be loaded later."""
-    make = ModelMaker(settings, first)
     names = [settings.served_model_name or (name,) for name in folders]
     if settings.compat is not None and all(MODEL_NAME not in others for others in names):
         names[0] = (*names[0], MODEL_NAME)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import structlog
 
 from streamwell.core.errors import StoreFailed
+from streamwell.core.ports import Store
 from streamwell.service.models import ModelTable, Served
-from streamwell.service.run_log import RunLog
 from streamwell.service.runs import RunService
 from streamwell.service.served_model import ServedModel
 from streamwell.settings import Settings
@@ -49,19 +49,19 @@ async def recover(runs: RunService) -> None:
                 await runs.recover()
 
 
-async def sweep(run_log: RunLog, settings: Settings) -> None:
+async def sweep(store: Store, settings: Settings) -> None:
     """Delete ended runs that are too old or too many, and fold the others, now and then."""
     while True:
         now_s = time.time()
         try:
-            deleted = await run_log.delete_old(
+            deleted = await store.delete_old(
                 ended_before_s=now_s - 3600 * settings.retention_h,
                 unstored_before_s=now_s - settings.resume_grace_s,
                 stored_before_s=now_s - 3600 * settings.retention_stored_h,
             )
-            deleted += await run_log.delete_oldest(max_bytes=settings.retention_mib * _MIB)
+            deleted += await store.delete_oldest(max_bytes=settings.retention_mib * _MIB)
             # not sooner: those who may still resume a run read it from a place on
-            folded = await run_log.fold(ended_before_s=now_s - settings.resume_grace_s)
+            folded = await store.fold(ended_before_s=now_s - settings.resume_grace_s)
         except StoreFailed as error:
             log.warning("old runs could not be deleted or folded", error=str(error))
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,9 @@ from streamwell.engine.messages import EngineConfig
 from streamwell.settings import Settings
 
 _MIB = 1 << 20
+
+#: `make_engine`, or something in its place.
+MakeEngine = Callable[[Settings, Path, EngineProcess | None, str | None, Path | None], Engine]
 
 
 def make_engine(

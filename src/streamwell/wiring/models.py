@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from streamwell.core.engine_state import EngineStats
 from streamwell.core.errors import LoadError
-from streamwell.core.types import EngineStats
 from streamwell.engine.launch import EngineProcess
 from streamwell.models import catalog
 from streamwell.models.memory import check_fits
@@ -18,7 +18,7 @@ from streamwell.service.served_adapter import ServedAdapter
 from streamwell.service.served_model import ModelFacts, ServedModel
 from streamwell.settings import Settings
 from streamwell.text.prompt import PromptEncoder
-from streamwell.wiring.engines import make_engine
+from streamwell.wiring.engines import MakeEngine
 
 _MIB = 1 << 20
 
@@ -26,9 +26,12 @@ _MIB = 1 << 20
 class ModelMaker:
     """Makes models of folders: those given at the start, and those that may be loaded later."""
 
-    def __init__(self, settings: Settings, first: EngineProcess | None) -> None:
+    def __init__(
+        self, settings: Settings, first: EngineProcess | None, make_engine: MakeEngine
+    ) -> None:
         self._settings = settings
         self._first = first
+        self._make_engine = make_engine
         self._draft = settings.speculative_model
         self._trace = settings.trace
         self._turn = asyncio.Lock()
@@ -45,14 +48,14 @@ class ModelMaker:
 
         return ServedModel(
             names,
-            make_engine(settings, path, first, draft, trace),
+            self._make_engine(settings, path, first, draft, trace),
             load_encoder,
             default_sampling(path),
             facts=facts,
             is_at_start=is_at_start,
             turn=self._turn,
             gathering=Gathering(settings.max_num_seqs, settings.batch_wait_timeout_s),
-            check_memory=lambda: _check_memory(settings, path, draft),
+            check_memory=lambda: check_memory(settings, path, draft),
         )
 
     def find(self, name: str, base: ServedModel) -> Served | None:
@@ -66,7 +69,7 @@ class ModelMaker:
         return self.model((name,), path, is_at_start=False)
 
 
-def _check_memory(settings: Settings, path: Path, draft: str | None) -> None:
+def check_memory(settings: Settings, path: Path, draft: str | None) -> None:
     """Raises `NotEnoughMemory`; of a damaged folder the engine will say more."""
     if not settings.check_memory or settings.engine == "scripted":
         return

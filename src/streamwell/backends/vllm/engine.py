@@ -27,8 +27,9 @@ from streamwell.backends.vllm.translate import (
     sampling_arguments,
     sequence_output,
 )
+from streamwell.core.engine_state import EngineInfo, EngineStats
 from streamwell.core.errors import EngineDied, EngineError, LoadError, SequenceFailed
-from streamwell.core.types import EngineInfo, EngineStats, GenerateRequest, SamplingParams
+from streamwell.core.types import GenerateRequest, SamplingParams
 from streamwell.engine.folder import eos_token_ids, read_json
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.sequence import SequenceOutput

@@ -11,8 +11,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Protocol
 
+from streamwell.core.engine_state import EngineStats
 from streamwell.core.errors import EngineDied, SequenceFailed
-from streamwell.core.types import EngineStats, FinishReason, GenerateRequest
+from streamwell.core.types import FinishReason, GenerateRequest
 from streamwell.engine.messages import (
     Abort,
     AdapterAdded,

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
-from streamwell.core.types import EngineInfo, FinishReason, GenerateRequest, SamplingParams
+from streamwell.core.engine_state import EngineInfo
+from streamwell.core.types import FinishReason, GenerateRequest, SamplingParams
 from streamwell.engine.sequence import SequenceOutput
 
 #: vLLM refuses to sample above.

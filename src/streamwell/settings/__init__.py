@@ -7,9 +7,7 @@ are vLLM's where the meaning is the same. Read once, validated, frozen.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,33 +15,14 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from streamwell.core.errors import InvalidRequest
+from streamwell.models import built_in_path
+from streamwell.settings.contradictions import LOOPBACK_HOSTS, contradictions
 
-LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
-_HOST_NAME = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
+__all__ = ["COMPAT", "LOOPBACK_HOSTS", "Settings", "default_data_dir"]
+
 
 #: The project whose clients and environment `--compat` serves.
 COMPAT = "transformers-openai-api"
-
-_ADAPTER = re.compile(r"[^=]+=.+")
-_ORIGIN = re.compile(rf"https?://(?:{_HOST_NAME.pattern})(?::\d{{1,5}})?")
-_FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
-
-#: What only our own engine knows; vLLM decides these itself, or has other flags for it.
-_NOT_FOR_VLLM = frozenset(
-    {
-        "device",
-        "quantization",
-        "block_size",
-        "step_stretch",
-        "speculative_ngram",
-        "speculative_model",
-        "speculative_tokens",
-        "lora",
-        "enable_lora",
-        "max_loras",
-        "max_lora_rank",
-    }
-)
 
 _Positive = Number(gte=1)
 _NotNegative = Number(gte=0)
@@ -134,7 +113,7 @@ class Settings:
     "Most tokens that --speculative-model guesses per step and sequence."
 
     lora: Annotated[tuple[str, ...], Parameter(negative="")] = ()
-    "LoRA adapter of the first model, as NAME=FOLDER; repeatable; turns --enable-lora on."
+    "LoRA adapter of the first model: NAME=FOLDER, or brooklet-sailor; repeatable."
 
     enable_lora: bool = False
     "Serve LoRA adapters beside the model; PyTorch then computes, more slowly on CPUs."
@@ -225,6 +204,15 @@ class Settings:
     trace: Path | None = None
     "File for what each step of the first model computes; `streamwell trace` draws it."
 
+    ray: bool = False
+    "Serve on Ray Serve: gateways, and engines in replicas; wants `streamwell[ray]`."
+
+    ray_gateways: Annotated[int, Parameter(validator=_Positive)] = 1
+    "Replicas of the server itself, with --ray."
+
+    ray_replicas: Annotated[int, Parameter(validator=_Positive)] = 1
+    "Replicas of each model's engine, with --ray."
+
     scripted_step_s: Annotated[float, Parameter(validator=_NotNegative)] = 0.0
     "Seconds per token of the scripted engine."
 
@@ -232,59 +220,8 @@ class Settings:
     "Seconds that the scripted engine pretends to load."
 
     def __post_init__(self) -> None:
-        for field, message in self._contradictions():
+        for field, message in contradictions(self):
             raise InvalidRequest(message, field)
-
-    def _contradictions(self) -> Iterator[tuple[str, str]]:
-        """Fields that do not go together, each with what is wrong about it."""
-        if not all(key.strip() for key in self.api_key):
-            yield "api_key", "--api-key is empty"
-        if not all(key.strip() for key in self.admin_key):
-            yield "admin_key", "--admin-key is empty"
-        if self.host not in LOOPBACK_HOSTS and not self.has_keys:
-            open_host = f"--host {self.host} is open to other machines"
-            yield "api_key", f"{open_host}; give at least one --api-key"
-        if not all(map(_HOST_NAME.fullmatch, self.allowed_hosts)):
-            names = "names or addresses as in a URL, without a scheme or a port"
-            yield "allowed_hosts", f"--allowed-hosts are {names}"
-        if not all(map(_ORIGIN.fullmatch, self.cors_origin)):
-            yield "cors_origin", "--cors-origin is SCHEME://HOST or SCHEME://HOST:PORT, and no more"
-        if self.compile and self.model_impl in ("native", "transformers"):
-            flags = f"--model-impl torch, not --model-impl {self.model_impl}"
-            yield "compile", f"--compile is for {flags}"
-        if self.max_num_batched_tokens < self.max_num_seqs:
-            yield "max_num_batched_tokens", "--max-num-batched-tokens is less than --max-num-seqs"
-        yield from self._contradictions_of_models()
-        if self.engine == "vllm":
-            yield from self._contradictions_of_vllm()
-
-    def _contradictions_of_models(self) -> Iterator[tuple[str, str]]:
-        if self.served_model_name and len(self.models) > 1:
-            message = "--served-model-name is for a single model; name several as NAME=MODEL"
-            yield "served_model_name", message
-        if self.trace is not None and self.engine == "scripted":
-            yield "trace", "--trace is of a model's engine, which --engine scripted is not"
-        if self.loader is not None and not _FUNCTION.fullmatch(self.loader):
-            yield "loader", "--loader is MODULE:FUNCTION"
-        if self.speculative_model is not None and self.speculative_ngram:
-            message = "--speculative-model and --speculative-ngram both guess; give one of them"
-            yield "speculative_model", message
-        if not all(map(_ADAPTER.fullmatch, self.lora)):
-            yield "lora", "--lora is NAME=FOLDER"
-        if len({*self.models, *self.adapters}) < len(self.models) + len(self.lora):
-            yield "lora", "--lora has a name that is given twice"
-        if self.has_adapters and (self.compile or self.model_impl in ("native", "transformers")):
-            flag = "--compile" if self.compile else f"--model-impl {self.model_impl}"
-            yield "enable_lora", f"--enable-lora does not work with {flag}"
-
-    def _contradictions_of_vllm(self) -> Iterator[tuple[str, str]]:
-        for field in fields(self):
-            if field.name in _NOT_FOR_VLLM and getattr(self, field.name) != field.default:
-                flag = field.name.replace("_", "-")
-                yield field.name, f"--{flag} does not work with --engine vllm"
-        if self.model_impl in ("native", "torch"):
-            message = f"--model-impl {self.model_impl} does not work with --engine vllm"
-            yield "model_impl", message
 
     @property
     def checks_hosts(self) -> bool:
@@ -299,7 +236,10 @@ class Settings:
     def adapters(self) -> dict[str, Path]:
         """Folders of the first model's adapters, by their names."""
         pairs = (adapter.partition("=") for adapter in self.lora)
-        return {name: Path(path).expanduser() for name, _, path in pairs}
+        return {
+            name: Path(path).expanduser() if path else built_in_path(name)
+            for name, _, path in pairs
+        }
 
     @property
     def has_keys(self) -> bool:

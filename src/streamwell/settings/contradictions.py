@@ -1,0 +1,115 @@
+"""Settings that do not go together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from streamwell.models import BUILT_IN_ADAPTERS
+
+if TYPE_CHECKING:
+    from streamwell.settings import Settings
+
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+_HOST_NAME = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
+_ADAPTER = re.compile(rf"[^=]+=.+|{'|'.join(map(re.escape, BUILT_IN_ADAPTERS))}")
+_ORIGIN = re.compile(rf"https?://(?:{_HOST_NAME.pattern})(?::\d{{1,5}})?")
+_FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
+
+#: What only our own engine knows; vLLM decides these itself, or has other flags for it.
+_NOT_FOR_VLLM = frozenset(
+    {
+        "device",
+        "quantization",
+        "block_size",
+        "step_stretch",
+        "speculative_ngram",
+        "speculative_model",
+        "speculative_tokens",
+        "lora",
+        "enable_lora",
+        "max_loras",
+        "max_lora_rank",
+    }
+)
+
+
+def contradictions(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Fields that do not go together, each with what is wrong about it."""
+    yield from _of_access(settings)
+    yield from _of_models(settings)
+    yield from _of_engine(settings)
+    if settings.engine == "vllm":
+        yield from _of_vllm(settings)
+    if settings.ray:
+        yield from _of_ray(settings)
+
+
+def _of_access(settings: Settings) -> Iterator[tuple[str, str]]:
+    if not all(key.strip() for key in settings.api_key):
+        yield "api_key", "--api-key is empty"
+    if not all(key.strip() for key in settings.admin_key):
+        yield "admin_key", "--admin-key is empty"
+    if settings.host not in LOOPBACK_HOSTS and not settings.has_keys:
+        open_host = f"--host {settings.host} is open to other machines"
+        yield "api_key", f"{open_host}; give at least one --api-key"
+    if not all(map(_HOST_NAME.fullmatch, settings.allowed_hosts)):
+        names = "names or addresses as in a URL, without a scheme or a port"
+        yield "allowed_hosts", f"--allowed-hosts are {names}"
+    if not all(map(_ORIGIN.fullmatch, settings.cors_origin)):
+        yield "cors_origin", "--cors-origin is SCHEME://HOST or SCHEME://HOST:PORT, and no more"
+
+
+def _of_models(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.served_model_name and len(settings.models) > 1:
+        message = "--served-model-name is for a single model; name several as NAME=MODEL"
+        yield "served_model_name", message
+    if settings.loader is not None and not _FUNCTION.fullmatch(settings.loader):
+        yield "loader", "--loader is MODULE:FUNCTION"
+    if not all(map(_ADAPTER.fullmatch, settings.lora)):
+        in_box = ", ".join(BUILT_IN_ADAPTERS)
+        yield "lora", f"--lora is NAME=FOLDER, or one of those in the box: {in_box}"
+    elif len({*settings.models, *settings.adapters}) < len(settings.models) + len(settings.lora):
+        yield "lora", "--lora has a name that is given twice"
+
+
+def _of_engine(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.max_num_batched_tokens < settings.max_num_seqs:
+        yield "max_num_batched_tokens", "--max-num-batched-tokens is less than --max-num-seqs"
+    if settings.trace is not None and settings.engine == "scripted":
+        yield "trace", "--trace is of a model's engine, which --engine scripted is not"
+    if settings.speculative_model is not None and settings.speculative_ngram:
+        message = "--speculative-model and --speculative-ngram both guess; give one of them"
+        yield "speculative_model", message
+    if settings.compile and settings.model_impl in ("native", "transformers"):
+        flags = f"--model-impl torch, not --model-impl {settings.model_impl}"
+        yield "compile", f"--compile is for {flags}"
+    is_not_torch = settings.compile or settings.model_impl in ("native", "transformers")
+    if settings.has_adapters and is_not_torch:
+        flag = "--compile" if settings.compile else f"--model-impl {settings.model_impl}"
+        yield "enable_lora", f"--enable-lora does not work with {flag}"
+
+
+def _of_vllm(settings: Settings) -> Iterator[tuple[str, str]]:
+    for field in fields(settings):
+        if field.name in _NOT_FOR_VLLM and getattr(settings, field.name) != field.default:
+            flag = field.name.replace("_", "-")
+            yield field.name, f"--{flag} does not work with --engine vllm"
+    if settings.model_impl in ("native", "torch"):
+        message = f"--model-impl {settings.model_impl} does not work with --engine vllm"
+        yield "model_impl", message
+
+
+def _of_ray(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.durability == "memory" and settings.ray_gateways > 1:
+        message = "--durability memory is for a single gateway: others could not take runs over"
+        yield "durability", message
+    if settings.models_dir is not None:
+        yield "models_dir", "--models-dir does not work with --ray"
+    if settings.idle_unload_s:
+        yield "idle_unload_s", "--idle-unload-s does not work with --ray"
+    for field in ("loader", "trace"):
+        if getattr(settings, field) is not None:
+            yield field, f"--{field} does not work with --ray"

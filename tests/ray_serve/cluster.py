@@ -1,0 +1,99 @@
+"""Starts Ray on this machine, and `streamwell serve --ray` on it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import psutil
+from harness import HOST, ServerProcess, eventually, free_port
+
+from streamwell.wiring.ray_start import ENVIRONMENT
+
+#: Ray starts a dozen processes of Python; on a busy machine that takes minutes.
+UP_TIMEOUT_S = 600.0
+#: Given, so that Ray does not wait for processes to choose them: it gives up after 15 s.
+_PORTS = (
+    "--port",
+    "--dashboard-agent-listen-port",
+    "--dashboard-agent-grpc-port",
+    "--runtime-env-agent-port",
+    "--metrics-export-port",
+    "--object-manager-port",
+    "--node-manager-port",
+    "--ray-client-server-port",
+)
+_FLAGS = ("--no-monitor", "--include-log-monitor=false", "--include-dashboard=false")
+
+
+@contextlib.contextmanager
+def running_cluster(folder: Path) -> Iterator[tuple[str, int]]:
+    """Address of a Ray cluster, and the pid of its parent process."""
+    ports = {name: free_port() for name in _PORTS}
+    flags = [f"{name}={port}" for name, port in ports.items()]
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
+    command += [*flags, *_FLAGS, "--object-store-memory=100000000"]
+    log_path = folder / "ray.log"
+    with log_path.open("wb") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=ENVIRONMENT | os.environ
+        )
+
+    def is_up() -> bool:
+        assert process.poll() is None, log_path.read_text(errors="replace")
+        return b"runtime started" in log_path.read_bytes()
+
+    try:
+        eventually(is_up, "Ray is up", UP_TIMEOUT_S)
+        yield f"{HOST}:{ports['--port']}", process.pid
+    finally:
+        _end(psutil.Process(process.pid))
+
+
+def _end(parent: psutil.Process) -> None:
+    """End a cluster with all that it has started."""
+    family = [*parent.children(recursive=True), parent]
+    parent.terminate()
+    _, alive = psutil.wait_procs(family, timeout=30)
+    for process in alive:
+        process.kill()
+    psutil.wait_procs(alive, timeout=30)
+
+
+class RayServer(ServerProcess):
+    """`streamwell serve --ray` on a cluster that is there."""
+
+    def __init__(self, folder: Path, cluster_pid: int, *flags: str) -> None:
+        self._cluster_pid = cluster_pid
+        replicas = ("--ray-gateways", "2", "--ray-replicas", "2", "--num-threads", "1")
+        super().__init__(folder, "brooklet", "--ray", *replicas, *flags)
+
+    def wait_until_up(self) -> None:
+        eventually(self.is_ready, f"{self.url} is ready", UP_TIMEOUT_S)
+
+    def is_ready(self) -> bool:
+        """Before the proxy has its port, connections may be cut."""
+        with contextlib.suppress(httpx2.TransportError):
+            return super().is_ready()
+        return False
+
+    def replicas(self, deployment: str) -> list[psutil.Process]:
+        """The processes of a deployment's replicas."""
+        found = []
+        for process in psutil.Process(self._cluster_pid).children(recursive=True):
+            try:
+                if f"ServeReplica:streamwell:{deployment}" in " ".join(process.cmdline()):
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def num_at_work(self) -> float:
+        """Sequences that any replica runs or holds, as one of the gateways has seen it last."""
+        metrics = self.metrics()
+        return metrics["requests_running"] + metrics["requests_waiting"]

@@ -1,0 +1,60 @@
+"""A Ray cluster of one machine for all tests here, and the application on it.
+
+Started by `make test-ray`, in an environment that has Ray; elsewhere there is nothing to collect.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("e2e", "contract", "chaos")]
+
+if importlib.util.find_spec("ray") is None:
+    collect_ignore_glob = ["test_*.py"]
+
+from cluster import RayServer, running_cluster  # noqa: E402 - found by the paths above
+
+from streamwell.wiring.ray_start import ENVIRONMENT  # noqa: E402 - after them
+
+_SUMMARIES: list[str] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in _SUMMARIES:
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def summary(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Print a line with figures when all is over."""
+
+    def add(*figures: object) -> None:
+        _SUMMARIES.append(f"{request.node.name}: {', '.join(map(str, figures))}")
+
+    return add
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The pid of the cluster's parent process; the environment says how to join it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():  # Ray reads it when it is imported
+            patch.setenv(name, value)
+        with running_cluster(tmp_path_factory.mktemp("ray")) as (address, pid):
+            patch.setenv("RAY_ADDRESS", address)
+            yield pid
+
+
+@pytest.fixture(scope="session")
+def server(cluster: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayServer]:
+    """The built-in model: two gateways with one run log, two engine replicas."""
+    folder = tmp_path_factory.mktemp("server")
+    with closing(RayServer(folder, cluster)) as server:
+        server.wait_until_up()
+        yield server
