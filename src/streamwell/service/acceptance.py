@@ -7,7 +7,6 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from streamwell.core.engine_state import EngineInfo
 from streamwell.core.errors import ContextLengthExceeded, InvalidRequest
@@ -108,9 +107,10 @@ def _encode_all(
     for prompt in given if request.truncate is None else ():
         _check_prompt(_beginning(encoder, prompt, info), info, param, "at least ")
     _check_ids(request, info)
-    encode_text = (
-        partial(_encode_input, encoder) if info.is_encoder_decoder else encoder.encode_text
-    )
+
+    def encode_text(text: str) -> list[int]:
+        ids = encoder.encode_text(text)
+        return _without_second_end(encoder, ids) if info.is_encoder_decoder else ids
 
     def encode_chat(messages: Sequence[Message]) -> list[int]:
         return encoder.encode_chat(messages, request.chat)
@@ -163,9 +163,9 @@ def _limit(request: RunRequest, info: EngineInfo) -> int | None:
     return min(request.truncate, room)
 
 
-def _encode_input(encoder: Encoder, text: str) -> list[int]:
-    """What an encoder reads of a text; an end that the caller wrote is not written again."""
-    ids, added = encoder.encode_text(text), encoder.encode_text("")
+def _without_second_end(encoder: Encoder, ids: list[int]) -> list[int]:
+    """What an encoder reads; an end that the caller wrote is not written again."""
+    added = encoder.encode_text("")
     return ids[:-1] if added and ids[-2:] == 2 * added[-1:] else ids
 
 
