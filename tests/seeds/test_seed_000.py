@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 NUM_READERS = 32
 SOURCE = Path(streamwell.__file__).parent
 #: Whoever waits for a time: a comment after silence, and the last turn of a server that ends.
-WAITING = {("sse.py", "_ping"), ("runs.py", "drain")}
+WAITING = {("sse.py", "_ping"), ("runs.py", "drain"), ("shared_runs.py", "let_go")}
 
 
 def _query(server: ServerProcess, **params: object) -> requests.Response:
