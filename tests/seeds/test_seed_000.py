@@ -19,7 +19,8 @@ pytestmark = pytest.mark.slow
 
 NUM_READERS = 32
 SOURCE = Path(streamwell.__file__).parent
-#: Whoever waits for a time: a comment after silence, and the last turn of a server that ends.
+#: Whoever waits for a time: a comment after silence, the last turn of a server that ends, and a
+#: run that is handed over, for one turn of the loop.
 WAITING = {("sse.py", "_ping"), ("runs.py", "drain"), ("shared_runs.py", "let_go")}
 
 
