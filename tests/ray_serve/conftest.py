@@ -40,15 +40,22 @@ def summary(request: pytest.FixtureRequest) -> Callable[..., None]:
     return add
 
 
+@pytest.fixture(scope="session", autouse=True)
+def environment() -> Iterator[None]:
+    """Ray reads some of it when it is imported, which a test without a cluster may do first."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        yield
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The pid of the cluster's parent process; the environment says how to join it."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in ENVIRONMENT.items():  # Ray reads it when it is imported
-            patch.setenv(name, value)
-        with running_cluster(tmp_path_factory.mktemp("ray")) as (address, pid):
-            patch.setenv("RAY_ADDRESS", address)
-            yield pid
+    folder = tmp_path_factory.mktemp("ray")
+    with pytest.MonkeyPatch.context() as patch, running_cluster(folder) as (address, pid):
+        patch.setenv("RAY_ADDRESS", address)
+        yield pid
 
 
 @pytest.fixture(scope="session")

@@ -72,11 +72,12 @@ def test_who_leaves_leaves_nothing_behind(
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(leave, range(num_cancels)))
     left_s = time.monotonic()
-    eventually(lambda: server.num_at_work() == 0, "the last one is gone")
-    gone_s = time.monotonic() - left_s
+    # each gateway tells what it heard last of the replicas, so one answer is not enough
+    for_s = 3.0
+    eventually(lambda: stays(lambda: server.num_at_work() == 0, for_s), "all are gone")
+    gone_s = time.monotonic() - left_s - for_s
 
     summary(f"cancels={num_cancels}", f"survivors=0 after {gone_s:.2f} s")
-    assert stays(lambda: server.num_at_work() == 0, 3.0)
 
 
 def test_a_killed_gateway_is_a_reconnect(server: RayServer, summary: Callable[..., None]) -> None:
