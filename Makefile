@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 
-.PHONY: help install serve chat test test-fast chaos check format bench bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 clean
+.PHONY: help install serve chat test test-fast test-web chaos check format bench bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -39,6 +39,9 @@ test: $(VENV)/.dev ## Run all tests, but the long ones of `make chaos`.
 
 test-fast: $(VENV)/.dev ## Run the tests that start no process and load no model.
 	$(BIN)/python -m pytest -m "not slow"
+
+test-web: $(VENV)/.dev ## Run the tests of the chat page, in Chromium.
+	$(BIN)/python -m pytest tests/web tests/api/test_page.py
 
 chaos: $(VENV)/.dev ## Kill, freeze, cut and fill up, many times; prints figures (a quarter of an hour).
 	$(BIN)/python -m pytest -m chaos tests/chaos
