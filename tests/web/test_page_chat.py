@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from browser import Page
-from harness import eventually
+from harness import StartServer, eventually
 from speaker import SpeakingServer
 
 pytestmark = pytest.mark.slow
@@ -314,3 +314,29 @@ def test_keys(page: Page, server: SpeakingServer) -> None:
     page.press("o", control=True, shift=True)
 
     page.sees("location.hash == '#/' && !document.querySelector('.message')")
+
+
+def test_the_chosen_model_answers(page: Page, start_server: StartServer) -> None:
+    """Each of the built-in models, in one chat; the choice stays with it."""
+    server = start_server("--model", "brooklet-t5", "--num-threads", "1")
+    eventually(server.is_open, "the port is open")
+    page.open(server.url + "/")
+    page.sees("document.querySelector('.loading')")
+    page.sees("!document.querySelector('.loading')")
+    page.click("Settings")
+    page.type("0", into="[name=temperature]")
+    page.click("Save")
+    _ask(page, "What is 12 + 30?")
+    page.evaluate("""(picker => {
+      picker.value = 'brooklet-t5';
+      picker.dispatchEvent(new Event('change', { bubbles: true }));
+    })(document.querySelector('.models'))""")
+    _ask(page, "Write 42 in words")
+    page.call("Page.reload")
+    page.sees("document.querySelectorAll('.answer').length == 2")
+
+    first, second = _answers(page)
+    assert ("42" in first, "forty-two" in second) == (True, True)
+    page.sees("document.querySelector('.models')?.value == 'brooklet-t5'")
+    assert page.has("of 2048 left")
+    assert [] == page.complaints()

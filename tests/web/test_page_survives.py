@@ -14,6 +14,7 @@ from speaker import speaking_server
 pytestmark = pytest.mark.slow
 
 SLOW = ("--engine", "scripted", "--scripted-step-s", "0.02", "--max-model-len", "500")
+QUICK = ("--engine", "scripted", "--max-model-len", "500")
 #: What the page has heard of the answer, as its stream told it.
 LIVE = """import('./web/chat.js').then(({ items, liveOf }) => liveOf(items.value[1]).content)"""
 LENGTH = "document.querySelector('.markdown')?.textContent.length"
@@ -53,7 +54,7 @@ def test_an_answer_survives_the_server(
 
 def test_a_question_waits_for_the_model(page: Page, start_server: StartServer) -> None:
     """The page is there before the model; what is sent meanwhile is answered, once."""
-    server = start_server(*SLOW, "--scripted-load-s", "6")
+    server = start_server(*QUICK, "--scripted-load-s", "6")
     eventually(server.is_open, "the port is open")
     page.open(server.url + "/")
     page.ask("Are you there?")

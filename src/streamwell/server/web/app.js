@@ -41,8 +41,9 @@ function Header() {
 function ModelPicker() {
   const choose = async (event) => {
     const model = event.currentTarget.value;
+    settings.value = { ...settings.value, model }; // what is asked from here on is asked of it
     try {
-      await keep({ ...settings.value, model });
+      await keep(settings.value);
       await chooseModel(model);
     } catch (error) {
       problem.value = error.message;

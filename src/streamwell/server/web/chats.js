@@ -12,27 +12,54 @@ const TITLE_LENGTH = 80;
 /** Newest first; `null` until they are known. */
 export const chats = signal(null);
 
+//: Changes begun and made here: a list that was asked for before one of them is not the list after it.
+let numChanges = 0;
+
 export async function refreshChats() {
-  const found = await listAll(PATH);
-  chats.value = found.map(fromConversation).sort((a, b) => b.updated - a.updated);
+  for (let before = null; before !== numChanges;) {
+    before = numChanges;
+    const found = await listAll(PATH);
+    if (before === numChanges) show(found.map(fromConversation));
+  }
+}
+
+function show(all) {
+  chats.value = all.sort((a, b) => b.updated - a.updated);
+}
+
+async function change(action) {
+  numChanges += 1;
+  try {
+    return await action();
+  } finally {
+    numChanges += 1;
+  }
 }
 
 export async function createChat(title, settings) {
   const chat = { title: shortTitle(title), settings, updated: Date.now() };
-  const conversation = await call('POST', PATH, { metadata: toMetadata(chat) });
-  const created = fromConversation(conversation);
-  chats.value = [created, ...(chats.value ?? [])];
+  const metadata = toMetadata(chat);
+  const created = fromConversation(await change(() => call('POST', PATH, { metadata })));
+  show([created, ...(chats.value ?? [])]);
   return created;
 }
 
-/** Change what is written on a chat: `title`, `settings`, `updated`. */
-export async function changeChat(id, changes) {
-  const known = (chats.value ?? []).find((chat) => chat.id === id) ?? await loadChat(id);
-  const changed = { ...known, ...changes };
+let writing = Promise.resolve();
+
+/** Change what is written on a chat: `title`, `settings`, `updated`; one change after the other. */
+export function changeChat(id, changes) {
+  const written = writing.then(() => write(id, changes));
+  writing = written.catch(() => {});
+  return written;
+}
+
+/** The server takes all that is written at once, so what others have written is asked for before. */
+async function write(id, changes) {
+  const changed = { ...await loadChat(id), ...changes };
   changed.title = shortTitle(changed.title);
-  await call('POST', `${PATH}/${id}`, { metadata: toMetadata(changed) });
-  const others = (chats.value ?? []).filter((chat) => chat.id !== id);
-  chats.value = [...others, changed].sort((a, b) => b.updated - a.updated);
+  const metadata = toMetadata(changed);
+  await change(() => call('POST', `${PATH}/${id}`, { metadata }));
+  show([...(chats.value ?? []).filter((chat) => chat.id !== id), changed]);
 }
 
 export async function loadChat(id) {
@@ -45,7 +72,7 @@ export async function deleteChat(id) {
   await Promise.all(items.filter((item) => item.run_id).map(({ run_id: run }) => (
     call('DELETE', `v1/runs/${run}`).catch((error) => { if (error.status !== 404) throw error; })
   )));
-  await call('DELETE', `${PATH}/${id}`);
+  await change(() => call('DELETE', `${PATH}/${id}`));
   chats.value = chats.value.filter((chat) => chat.id !== id);
 }
 

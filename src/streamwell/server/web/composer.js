@@ -71,7 +71,7 @@ export function Composer() {
         event.currentTarget.value = '';
       }} />
       <button type="button" class="quiet" aria-label="Add text files" title="Add text files"
-        onClick=${() => picker.current.click()}>＋</button>
+        onClick=${() => picker.current.click()}>+</button>
       ${isBusy
         ? html`<button type="button" class="primary" title="Stop (Esc)" onClick=${stop}>Stop</button>`
         : html`<button type="submit" class="primary" disabled=${!draft.value.trim() && !files.value.length}>Send</button>`}

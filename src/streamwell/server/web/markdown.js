@@ -75,6 +75,9 @@ export function rendered(text) {
   return DOMPurify.sanitize(marked.parse(text), ALLOWED);
 }
 
+// the first call takes long: its code is compiled before an answer waits for it
+(globalThis.requestIdleCallback ?? setTimeout)(() => rendered('# a\n\n- *b*\n\n| c |\n|---|\n| $d$ |'));
+
 /** HTML of our own making, from libraries that mark up text, as elements. */
 export function sanitized(text) {
   return DOMPurify.sanitize(text, ALLOWED);

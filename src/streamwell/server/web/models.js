@@ -28,10 +28,10 @@ export async function refreshModels() {
 export async function waitUntilReady() {
   for (;;) {
     loading.value = await look();
+    await refreshModels().catch(() => {});
     if (loading.value === null) break;
     await new Promise((resolve) => { setTimeout(resolve, LOOK_MS); });
   }
-  await refreshModels().catch(() => {});
 }
 
 async function look() {

@@ -45,7 +45,7 @@ function Entry({ chat }) {
     <button type="button" class="quiet" aria-label=${`Rename ${chat.title}`} title="Rename"
       onClick=${() => setRenamed(true)}>✎</button>
     <button type="button" class="quiet" aria-label=${`Delete ${chat.title}`} title="Delete"
-      onClick=${() => remove(chat)}>🗑</button>
+      onClick=${() => remove(chat)}>×</button>
   </li>`;
 }
 
