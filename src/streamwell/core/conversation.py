@@ -26,6 +26,8 @@ class ConversationItem:
     message: Message | None = None
     #: The run whose text is the assistant's message; empty if there is a message.
     run_id: str = ""
+    #: The item that it comes after; empty: none. `None`: the one that was added before it.
+    previous_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

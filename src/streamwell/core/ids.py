@@ -1,10 +1,17 @@
-"""What ids of stored things look like."""
+"""Ids: what those of stored things look like, and those of calls."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
+
+
+def call_id(run_id: str, choice: int, number: int) -> str:
+    """The id of a call of a tool: the same whenever it is shown, by whichever server."""
+    digest = hashlib.sha256(f"{run_id}/{choice}/{number}".encode()).hexdigest()
+    return f"call_{digest[:24]}"
 
 
 def is_id(text: str) -> bool:

@@ -143,6 +143,9 @@ class RunTerms:
     #: The run that it continues, and the conversation that it belongs to. Empty: none.
     previous_run_id: str = ""
     conversation_id: str = ""
+    #: The item of the conversation that it comes after, see `ConversationItem.previous_id`; in a
+    #: request, `None` is the last one.
+    previous_item_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,8 +25,17 @@ from streamwell.core.errors import (
 )
 from streamwell.core.ids import is_id
 from streamwell.core.ports import Store
-from streamwell.core.types import EventKind, Message, RunEvent, RunKind, RunRequest, RunSpec
+from streamwell.core.types import (
+    EventKind,
+    Message,
+    RunEvent,
+    RunKind,
+    RunRequest,
+    RunSpec,
+    RunTerms,
+)
 from streamwell.service.once import Once
+from streamwell.service.paths import answer_of, path_to
 from streamwell.service.reader import Reader
 from streamwell.service.runs import RunService
 
@@ -108,18 +117,23 @@ class Conversations:
         raise ItemNotFound
 
     async def add(
-        self, conversation_id: str, tenant: str, messages: Sequence[Message]
+        self,
+        conversation_id: str,
+        tenant: str,
+        messages: Sequence[Message],
+        previous_id: str | None = None,
     ) -> list[Entry]:
-        """Add messages at the end.
+        """Add messages, one after the other, after an item; `None` is the last one.
 
         Raises:
             ConversationNotFound: no such conversation, or another tenant's.
-            InvalidRequest: it is full.
+            InvalidRequest: it is full, or has no such item.
         """
-        items = _new_items(messages)
         async with self._turns.turn(conversation_id):
             await self.find(conversation_id, tenant)
-            _check_room(await self._all_items(conversation_id), len(items), "items")
+            known = await self._all_items(conversation_id)
+            _check_room(known, len(messages), "items")
+            items = _new_items(messages, _last_id(path_to(known, previous_id)))
             await self._store.append_items(conversation_id, items)
         return [(item, []) for item in items]
 
@@ -162,32 +176,38 @@ class Conversations:
     async def _start(self, request: RunRequest) -> Reader:
         terms = request.terms
         if await self._runs.of_key(request.tenant, terms.idempotency_key) is None:
-            messages = (*await self._history(request), *terms.messages)
+            if terms.conversation_id:
+                path = await self._path(terms)
+                terms = replace(terms, previous_item_id=_last_id(path))
+                told = await self._told_along(path)
+            else:
+                told = await self._told_by(terms.previous_run_id, request.tenant)
+            messages = (*told, *terms.messages)
             instructions = terms.instructions
             system = (Message("system", instructions),) if instructions else ()
             terms = replace(terms, messages=messages)
             request = replace(request, prompts=((*system, *messages),), terms=terms)
         return await self._runs.start(request)
 
-    async def _history(self, request: RunRequest) -> list[Message]:
-        """What was said before."""
-        terms = request.terms
-        if terms.previous_run_id:
-            return await self._told_by(terms.previous_run_id, request.tenant)
-        if not terms.conversation_id:
-            return []
+    async def _path(self, terms: RunTerms) -> Sequence[ConversationItem]:
+        """The items that a run in a conversation goes on from."""
         items = await self._all_items(terms.conversation_id)
         _check_room(items, len(terms.messages) + 1, "conversation")
+        return path_to(items, terms.previous_item_id)
+
+    async def _told_along(self, path: Sequence[ConversationItem]) -> list[Message]:
+        """What was said in these items; an answer without words and calls was none."""
         messages = []
-        for item in items:
-            if item.message is not None:
-                messages.append(item.message)
-            elif answer := _text(await self._ended(item.run_id)):
-                messages.append(Message("assistant", answer))
+        for item in path:
+            message = item.message or answer_of(item.run_id, await self._ended(item.run_id))
+            if item.message or message.content or message.tool_calls:
+                messages.append(message)
         return messages
 
     async def _told_by(self, run_id: str, tenant: str) -> list[Message]:
-        """A run's conversation, with its answer."""
+        """A run's conversation, with its answer; nothing without a run."""
+        if not run_id:
+            return []
         spec = await self._runs.find(run_id, tenant)
         if spec.kind is not RunKind.RESPONSE:
             raise RunNotFound
@@ -220,10 +240,23 @@ def _check_room(items: Sequence[ConversationItem], num_new: int, param: str) -> 
         raise InvalidRequest(f"a conversation has at most {MAX_ITEMS} items", param)
 
 
-def _new_items(messages: Sequence[Message]) -> list[ConversationItem]:
-    return [
+def _last_id(items: Sequence[ConversationItem]) -> str:
+    return items[-1].item_id if items else ""
+
+
+def _new_items(messages: Sequence[Message], previous_id: str = "") -> list[ConversationItem]:
+    new = [
         ConversationItem(item_id=f"msg_{secrets.token_hex(16)}", message=message)
         for message in messages
+    ]
+    return _in_a_row(new, previous_id)
+
+
+def _in_a_row(items: Sequence[ConversationItem], previous_id: str) -> list[ConversationItem]:
+    """The first comes after an item, and each of the others after the one before it."""
+    before = [previous_id, *(item.item_id for item in items)]
+    return [
+        replace(item, previous_id=item_id) for item, item_id in zip(items, before, strict=False)
     ]
 
 
@@ -239,7 +272,8 @@ def _items_of(spec: RunSpec, num_new: int) -> list[ConversationItem]:
         ConversationItem(item_id=f"{base}_{first + at}", message=message)
         for at, message in enumerate(messages[first:])
     ]
-    return [*new, ConversationItem(item_id=base, run_id=spec.run_id)]
+    answer = ConversationItem(item_id=base, run_id=spec.run_id)
+    return _in_a_row([*new, answer], spec.terms.previous_item_id or "")
 
 
 def _text(events: Sequence[RunEvent]) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from streamwell.core.conversation import Conversation, ConversationItem
+from streamwell.core.conversation import Conversation
 from streamwell.core.errors import AfterNotFound
 from streamwell.core.types import EventKind, FinishReason, Message, RunEvent
 from streamwell.server.schemas.responses import InputMessage
 
 _ROLES = {"developer": "system"}
+#: What a client says, and is told, in the place of an item for the beginning of a conversation.
+ROOT = "root"
 
 
 def core_message(message: InputMessage) -> Message:
@@ -49,7 +51,8 @@ class Standing:
         """That of the message, which knows fewer words, and is whole before the run has ended."""
         if self.reason is None:
             return "in_progress"
-        return "completed" if self.reason is FinishReason.STOP else "incomplete"
+        is_whole = self.reason in (FinishReason.STOP, FinishReason.TOOL_CALLS)
+        return "completed" if is_whole else "incomplete"
 
     def add(self, event: RunEvent) -> None:
         if event.kind is EventKind.DELTA:
@@ -90,13 +93,9 @@ def input_items(run_id: str, messages: Sequence[Message]) -> list[dict[str, Any]
     return [message_dict(f"{base}_{at}", message) for at, message in enumerate(messages)]
 
 
-def item_dict(item: ConversationItem, events: Sequence[RunEvent]) -> dict[str, Any]:
-    """An item of a conversation; one whose run has been deleted has lost its text."""
-    if item.message is not None:
-        return message_dict(item.item_id, item.message)
-    standing = Standing(events)
-    status = standing.message_status if events else "incomplete"
-    return message_dict(item.item_id, Message("assistant", standing.text), status)
+def previous_item(sent: str | None) -> str | None:
+    """Where in a conversation a client wants to go on; see `ConversationItem.previous_id`."""
+    return "" if sent == ROOT else sent
 
 
 def conversation_dict(conversation: Conversation) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from streamwell.core.types import (
     Usage,
 )
 from streamwell.server.convert.dialects import OPENAI, Dialect
+from streamwell.server.convert.messages import previous_item
 from streamwell.server.convert.tools import (
     answer_message,
     chat_options,
@@ -40,10 +41,13 @@ _UNSUPPORTED_IN_MESSAGES = ("function_call", "audio")
 
 def chat_run(body: ChatRequest, tenant: str, idempotency_key: str = "") -> RunRequest:
     """A chat request as a run of one prompt."""
+    _check_chat(body)
     messages = tuple(wire_message(at, message) for at, message in enumerate(body.messages))
     terms = run_terms(RunKind.CHAT, body, idempotency_key)
     if body.store:
         terms = replace(terms, messages=messages)
+    if body.conversation:
+        terms = replace(terms, **_conversation_terms(body, messages))
     return RunRequest(
         kind=RunKind.CHAT,
         model=body.model or "",
@@ -57,6 +61,28 @@ def chat_run(body: ChatRequest, tenant: str, idempotency_key: str = "") -> RunRe
         priority=body.priority or 0,
         truncate=body.truncate,
     )
+
+
+def _check_chat(body: ChatRequest) -> None:
+    if not body.messages and not body.conversation:
+        raise InvalidRequest("give at least one message", "messages")
+    if body.previous_item_id and not body.conversation:
+        raise InvalidRequest("belongs to a conversation", "previous_item_id")
+    if body.conversation and body.n not in (None, 1):
+        raise InvalidRequest("a conversation gets one choice", "n")
+
+
+def _conversation_terms(body: ChatRequest, messages: tuple[Message, ...]) -> dict[str, Any]:
+    """A system message that comes first is for this answer only, and not kept."""
+    has_instructions = bool(messages) and messages[0].role == "system"
+    return {
+        "background": True,  # a conversation waits for the answer, even if nobody else does
+        "store": body.store is not False,
+        "instructions": messages[0].content if has_instructions else None,
+        "messages": messages[has_instructions:],
+        "conversation_id": body.conversation,
+        "previous_item_id": previous_item(body.previous_item_id),
+    }
 
 
 def completion_run(body: CompletionRequest, tenant: str, idempotency_key: str = "") -> RunRequest:

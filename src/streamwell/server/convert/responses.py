@@ -7,7 +7,13 @@ from typing import Any
 
 from streamwell.core.errors import InvalidRequest
 from streamwell.core.types import FinishReason, Message, RunKind, RunRequest, RunSpec, Usage
-from streamwell.server.convert.messages import Standing, core_message, message_dict, message_id
+from streamwell.server.convert.messages import (
+    Standing,
+    core_message,
+    message_dict,
+    message_id,
+    previous_item,
+)
 from streamwell.server.convert.openai import options_of, run_terms
 from streamwell.server.schemas.responses import ResponseRequest
 
@@ -29,6 +35,7 @@ def response_run(body: ResponseRequest, tenant: str, idempotency_key: str = "") 
         instructions=body.instructions,
         previous_run_id=body.previous_response_id or "",
         conversation_id=body.conversation or "",
+        previous_item_id=previous_item(body.previous_item_id),
     )
     return RunRequest(
         kind=RunKind.RESPONSE,
@@ -47,6 +54,8 @@ def _check(body: ResponseRequest) -> None:
         raise InvalidRequest(
             "give either conversation or previous_response_id", "previous_response_id"
         )
+    if body.previous_item_id and not body.conversation:
+        raise InvalidRequest("belongs to a conversation", "previous_item_id")
     if not body.input and not body.conversation:
         raise InvalidRequest("give a text or at least one message", "input")
     if body.n not in (None, 1):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import Any
 
 from streamwell.core.errors import InvalidRequest
+from streamwell.core.ids import call_id
 from streamwell.core.json_values import json_of
 from streamwell.core.messages import AnswerPart, ChatOptions, PartKind, ToolCall
 from streamwell.core.types import RunEvent
@@ -108,9 +108,7 @@ def stored_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
 
 
 def _call_dict(run_id: str, choice: int, part: AnswerPart) -> dict[str, Any]:
-    """A call has the same id whenever it is shown, by whichever server."""
-    digest = hashlib.sha256(f"{run_id}/{choice}/{part.number}".encode()).hexdigest()
-    return _wire_call(f"call_{digest[:24]}", part.name, part.text)
+    return _wire_call(call_id(run_id, choice, part.number), part.name, part.text)
 
 
 def _wire_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:

@@ -61,7 +61,9 @@ async def completion(run_id: str, resume: ResumeDep) -> Response:
 async def _answer(
     run: RunRequest, body: GenerationRequest, request: Request, services: Services
 ) -> Response:
-    reader = await services.runs.start(run)
+    is_in_conversation = bool(run.terms.conversation_id)
+    start = services.conversations.answer if is_in_conversation else services.runs.start
+    reader = await start(run)
     if body.stream:
         return EventStream(reader, _lines(services)(reader), ping_s=services.ping_s)
     return await _whole(reader, request, services)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from streamwell.server.convert.items import item_dict
 from streamwell.server.convert.messages import (
     conversation_dict,
     core_message,
-    item_dict,
     list_dict,
+    previous_item,
 )
 from streamwell.server.deps import ClosedRoute, ServicesDep, TenantDep
 from streamwell.server.errors import JSONBytes
@@ -87,10 +88,11 @@ async def list_items(
 async def create_items(
     conversation_id: str, body: CreateItemsRequest, services: ServicesDep, tenant: TenantDep
 ) -> Response:
-    """Add messages at the end."""
+    """Add messages, one after the other, at the end or after an item."""
     services.unknown_fields.note(list(body.model_extra or ()))
     messages = [core_message(item) for item in body.items]
-    entries = await services.conversations.add(conversation_id, tenant, messages)
+    previous_id = previous_item(body.previous_item_id)
+    entries = await services.conversations.add(conversation_id, tenant, messages, previous_id)
     return JSONBytes(list_dict([item_dict(*entry) for entry in entries], len(entries)))
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, FailFast, Field
 
-from streamwell.server.schemas.fields import Metadata, WireModel
+from streamwell.server.schemas.fields import Metadata, ObjectId, WireModel
 from streamwell.server.schemas.responses import InputMessage
 
 #: Items that one request may add.
@@ -33,6 +33,7 @@ class CreateItemsRequest(WireModel):
     """`POST /v1/conversations/{id}/items`."""
 
     items: Annotated[list[InputMessage], FailFast(), Field(min_length=1, max_length=MAX_NEW_ITEMS)]
+    previous_item_id: ObjectId | None = None
 
 
 class UpdateRequest(WireModel):

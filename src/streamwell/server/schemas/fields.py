@@ -88,6 +88,23 @@ Metadata = (
 )
 
 
+ObjectId = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+def _as_id(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, dict) and isinstance(value.get("id"), str):
+        return value["id"]
+    return value
+
+
+class InConversation(WireModel):
+    """Where in a conversation a request goes on."""
+
+    conversation: Annotated[ObjectId | None, BeforeValidator(_as_id)] = None
+    #: An item, or `root`; `None`: the last item.
+    previous_item_id: ObjectId | None = None
+
+
 class StreamOptions(WireModel):
     """Options of a streamed answer."""
 

@@ -12,6 +12,7 @@ from streamwell.server.schemas.fields import (
     MAX_PROMPT_IDS,
     MAX_PROMPTS,
     GenerationRequest,
+    InConversation,
     TokenCount,
     WireModel,
 )
@@ -50,10 +51,11 @@ class ChatMessage(WireModel):
         return value
 
 
-class ChatRequest(GenerationRequest):
+class ChatRequest(InConversation, GenerationRequest):
     """`POST /v1/chat/completions`."""
 
-    messages: Annotated[list[ChatMessage], FailFast(), Field(min_length=1, max_length=MAX_MESSAGES)]
+    #: In a conversation, what is new; there may be nothing.
+    messages: Annotated[list[ChatMessage], FailFast(), Field(max_length=MAX_MESSAGES)]
     max_completion_tokens: TokenCount | None = None
     truncate: TokenCount | None = None
     tools: Tools

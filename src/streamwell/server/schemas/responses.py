@@ -10,6 +10,8 @@ from streamwell.server.schemas.fields import (
     MAX_MESSAGES,
     MAX_PARTS,
     GenerationRequest,
+    InConversation,
+    ObjectId,
     TokenCount,
     WireModel,
 )
@@ -51,16 +53,7 @@ def _as_messages(value: Any) -> Any:  # noqa: ANN401 - a validator takes whateve
     return [{"role": "user", "content": value}] if isinstance(value, str) else value or []
 
 
-def _as_id(value: Any) -> Any:  # noqa: ANN401
-    if isinstance(value, dict) and isinstance(value.get("id"), str):
-        return value["id"]
-    return value
-
-
-ObjectId = Annotated[str, Field(min_length=1, max_length=128)]
-
-
-class ResponseRequest(GenerationRequest):
+class ResponseRequest(InConversation, GenerationRequest):
     """`POST /v1/responses`."""
 
     # not `… | None`: a union with `FailFast` cannot be made
@@ -73,4 +66,3 @@ class ResponseRequest(GenerationRequest):
     instructions: _Text | None = None
     max_output_tokens: TokenCount | None = None
     previous_response_id: ObjectId | None = None
-    conversation: Annotated[ObjectId | None, BeforeValidator(_as_id)] = None

@@ -1,0 +1,93 @@
+// One answer while it is written: what the events of its run have said so far.
+
+import { signal } from './ui.js';
+
+let count = 0;
+
+export class LiveAnswer {
+  content = '';
+  reasoning = '';
+  calls = [];
+  usage = null;
+  /** `connecting`, `open`, `waiting`, then `over`; with the reason of a wait or of a bad end. */
+  state = signal('connecting');
+  reason = signal('');
+  error = null;
+  /** Tells it from all others, also while its run is not known. */
+  name = `live-${count += 1}`;
+  finishReason = null;
+  /** Changes with every event; whoever shows the text listens to it by `onChange`. */
+  #listeners = new Set();
+  #sentMs = performance.now();
+  #firstMs = 0;
+  #lastMs = 0;
+  #numDeltas = 0;
+  //: One that was found half written has no times of its own.
+  #isWatched;
+
+  constructor({ isWatched }) {
+    this.#isWatched = isWatched;
+  }
+
+  /** One event of the stream; true if it was the last one. */
+  take(data) {
+    if (data === '[DONE]') return this.#end();
+    const chunk = JSON.parse(data);
+    if (chunk.error) {
+      this.error = chunk.error.message;
+      return this.#end();
+    }
+    if (chunk.usage) this.usage = chunk.usage;
+    const [choice] = chunk.choices;
+    if (choice) this.#takeChoice(choice);
+    this.#tell();
+    return false;
+  }
+
+  setState(state, reason) {
+    this.state.value = state;
+    this.reason.value = reason?.message ?? '';
+  }
+
+  onChange(listener) {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Seconds to the first token and tokens per second, as far as they were seen. */
+  get speed() {
+    if (!this.#isWatched || !this.#firstMs) return null;
+    const seconds = (this.#lastMs - this.#firstMs) / 1000;
+    const numTokens = this.usage?.completion_tokens ?? this.#numDeltas;
+    return {
+      firstTokenS: (this.#firstMs - this.#sentMs) / 1000,
+      tokensPerS: seconds > 0 && numTokens > 1 ? (numTokens - 1) / seconds : null,
+    };
+  }
+
+  get numTokens() {
+    return this.usage?.completion_tokens ?? this.#numDeltas;
+  }
+
+  #takeChoice({ delta, finish_reason: finishReason }) {
+    if (delta.content) this.content += delta.content;
+    if (delta.reasoning_content) this.reasoning += delta.reasoning_content;
+    for (const call of delta.tool_calls ?? []) this.calls.push(call);
+    if (finishReason) this.finishReason = finishReason;
+    if (delta.content || delta.reasoning_content || delta.tool_calls) {
+      this.#lastMs = performance.now();
+      this.#firstMs ||= this.#lastMs;
+      this.#numDeltas += 1;
+    }
+  }
+
+  #end() {
+    this.state.value = 'over';
+    this.#tell();
+    return true;
+  }
+
+  #tell() {
+    for (const listener of this.#listeners) listener();
+  }
+}

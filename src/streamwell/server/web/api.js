@@ -1,0 +1,92 @@
+// Requests to this server: the key that they carry, and the errors that they end with.
+
+import { signal } from './ui.js';
+
+const STORED_KEY = 'streamwell.key';
+
+// The key is sent as a header and never stands in a URL.
+let key = sessionStorage.getItem(STORED_KEY) ?? localStorage.getItem(STORED_KEY) ?? '';
+let answerKey = null;
+let asking = null;
+
+/** Whether the server wants a key that it has not got; `wrong` after one that it does not know. */
+export const keyAsked = signal(null);
+
+export class ApiError extends Error {
+  constructor(status, { message, code, param } = {}, retryAfterS = 0) {
+    super(message ?? `the server answered ${status}`);
+    Object.assign(this, { status, code, param, retryAfterS });
+  }
+
+  /** The server cannot do it at the moment, or the network lost the request. */
+  get isTransient() {
+    return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504;
+  }
+}
+
+/** The response, whatever its kind; waits for a key if the server wants one. Throws `ApiError`. */
+export async function send(method, path, { body, headers = {}, signal } = {}) {
+  for (;;) {
+    const sent = { ...headers };
+    if (body !== undefined) sent['content-type'] = 'application/json';
+    const used = key;
+    if (used) sent.authorization = `Bearer ${used}`;
+    let response;
+    try {
+      response = await fetch(path, { method, headers: sent, signal,
+        body: body === undefined ? undefined : JSON.stringify(body), cache: 'no-store' });
+    } catch (error) {
+      if (error.name === 'AbortError') throw error;
+      throw new ApiError(0, { message: 'the server cannot be reached' });
+    }
+    if (response.ok) return response;
+    if (response.status !== 401) throw await errorOf(response);
+    if (used === key) await askForKey();
+  }
+}
+
+/** The JSON of an answer. Throws `ApiError`. */
+export async function call(method, path, body, options = {}) {
+  const response = await send(method, path, { body, ...options });
+  return response.json();
+}
+
+/** What the person typed when asked for a key. */
+export function setKey(value, { remember }) {
+  key = value.trim();
+  localStorage.removeItem(STORED_KEY);
+  sessionStorage.setItem(STORED_KEY, key);
+  if (remember) localStorage.setItem(STORED_KEY, key);
+  keyAsked.value = null;
+  answerKey?.();
+  answerKey = asking = null;
+}
+
+function askForKey() {
+  keyAsked.value = key ? 'wrong' : 'missing';
+  asking ??= new Promise((resolve) => { answerKey = resolve; });
+  return asking;
+}
+
+async function errorOf(response) {
+  const retryAfterS = Number(response.headers.get('retry-after')) || 0;
+  const body = await response.json().catch(() => ({}));
+  return new ApiError(response.status, body.error, retryAfterS);
+}
+
+/** All entries of a list, page by page. */
+export async function listAll(path, query = '') {
+  const entries = [];
+  for (let after = ''; ;) {
+    const page = await call('GET', `${path}?limit=100${query}${after && `&after=${after}`}`);
+    entries.push(...page.data);
+    if (!page.has_more) return entries;
+    after = page.last_id;
+  }
+}
+
+/** A name for a request, so that sending it again does not do it again. */
+export function newRequestKey() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return `page-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')}`;
+}

@@ -1,0 +1,125 @@
+// All chats of this key: conversations on the server, and what is written on them.
+
+import { call, listAll } from './api.js';
+import { signal } from './ui.js';
+
+const PATH = 'v1/conversations';
+//: The server keeps texts of up to 512 characters; longer ones are kept in pieces.
+const PIECE_LENGTH = 500;
+const MAX_PIECES = 12;
+const TITLE_LENGTH = 80;
+
+/** Newest first; `null` until they are known. */
+export const chats = signal(null);
+
+//: Changes begun and made here: a list that was asked for before one of them is not the list after it.
+let numChanges = 0;
+
+export async function refreshChats() {
+  for (let before = null; before !== numChanges;) {
+    before = numChanges;
+    const found = await listAll(PATH);
+    if (before === numChanges) show(found.map(fromConversation));
+  }
+}
+
+function show(all) {
+  chats.value = all.sort((a, b) => b.updated - a.updated);
+}
+
+async function change(action) {
+  numChanges += 1;
+  try {
+    return await action();
+  } finally {
+    numChanges += 1;
+  }
+}
+
+export async function createChat(title, settings) {
+  const chat = { title: shortTitle(title), settings, updated: Date.now() };
+  const metadata = toMetadata(chat);
+  const created = fromConversation(await change(() => call('POST', PATH, { metadata })));
+  show([created, ...(chats.value ?? [])]);
+  return created;
+}
+
+let writing = Promise.resolve();
+
+/** Change what is written on a chat: `title`, `settings`, `updated`; one change after the other. */
+export function changeChat(id, changes) {
+  const written = writing.then(() => write(id, changes));
+  writing = written.catch(() => {});
+  return written;
+}
+
+/** The server takes all that is written at once, so what others have written is asked for before. */
+async function write(id, changes) {
+  const changed = { ...await loadChat(id), ...changes };
+  changed.title = shortTitle(changed.title);
+  const metadata = toMetadata(changed);
+  await change(() => call('POST', `${PATH}/${id}`, { metadata }));
+  show([...(chats.value ?? []).filter((chat) => chat.id !== id), changed]);
+}
+
+export async function loadChat(id) {
+  return fromConversation(await call('GET', `${PATH}/${id}`));
+}
+
+/** Delete a chat and all of its answers; those that are still written end. */
+export async function deleteChat(id) {
+  const items = await itemsOf(id);
+  await Promise.all(items.filter((item) => item.run_id).map(({ run_id: run }) => (
+    call('DELETE', `v1/runs/${run}`).catch((error) => { if (error.status !== 404) throw error; })
+  )));
+  await change(() => call('DELETE', `${PATH}/${id}`));
+  chats.value = chats.value.filter((chat) => chat.id !== id);
+}
+
+/** The items of a chat in the order in which they were added, from after one of them on. */
+export function itemsOf(id, after = '') {
+  return listAll(`${PATH}/${id}/items`, `&order=asc${after && `&after=${after}`}`);
+}
+
+export function addItems(id, items, previous) {
+  return call('POST', `${PATH}/${id}/items`, { items, previous_item_id: previous });
+}
+
+export function textOf(item) {
+  return item.content.map((part) => part.text).join('');
+}
+
+function shortTitle(text) {
+  const line = text.trim().replace(/\s+/g, ' ');
+  const letters = Array.from(line);
+  return letters.length > TITLE_LENGTH ? `${letters.slice(0, TITLE_LENGTH - 1).join('')}…` : line;
+}
+
+function fromConversation({ id, created_at: createdS, metadata }) {
+  let settings = {};
+  try {
+    settings = JSON.parse(joinPieces(metadata) || '{}');
+  } catch { /* somebody else's idea of settings */ }
+  return {
+    id,
+    title: metadata.title || 'Untitled chat',
+    settings,
+    updated: Number(metadata.updated) || createdS * 1000,
+  };
+}
+
+function toMetadata({ title, settings, updated }) {
+  const letters = Array.from(JSON.stringify(settings));
+  const pieces = {};
+  for (let at = 0; at * PIECE_LENGTH < letters.length; at += 1) {
+    if (at === MAX_PIECES) throw new Error('the settings of a chat are too long to be kept');
+    pieces[`settings.${at}`] = letters.slice(at * PIECE_LENGTH, (at + 1) * PIECE_LENGTH).join('');
+  }
+  return { title, updated: String(updated), ...pieces };
+}
+
+function joinPieces(metadata) {
+  let text = '';
+  for (let at = 0; metadata[`settings.${at}`] !== undefined; at += 1) text += metadata[`settings.${at}`];
+  return text;
+}

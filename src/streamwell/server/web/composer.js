@@ -1,0 +1,80 @@
+// Where a message is written.
+
+import { ask, chatId, current, stop } from './chat.js';
+import { readText, withFiles } from './files.js';
+import { html, signal, useEffect, useLayoutEffect, useRef } from './ui.js';
+
+/** What is written and not sent, by chat: it outlives a reload. */
+const draft = signal('');
+const files = signal([]);
+const refusal = signal('');
+
+const storedAt = () => `streamwell.draft.${chatId.value}`;
+
+function setDraft(text) {
+  draft.value = text;
+  if (text) sessionStorage.setItem(storedAt(), text);
+  else sessionStorage.removeItem(storedAt());
+}
+
+export async function addFiles(list) {
+  refusal.value = '';
+  for (const file of list) {
+    try {
+      files.value = [...files.value, await readText(file)];
+    } catch (error) {
+      refusal.value = error.message;
+    }
+  }
+}
+
+async function submit() {
+  const text = withFiles(draft.value, files.value);
+  if (!text.trim() || current.value) return;
+  const kept = { place: storedAt(), text: draft.value, files: files.value };
+  draft.value = '';
+  files.value = [];
+  if (await ask(text)) sessionStorage.removeItem(kept.place);
+  else if (!draft.value) {
+    draft.value = kept.text;
+    files.value = kept.files;
+  }
+}
+
+export function Composer() {
+  const area = useRef(null);
+  const picker = useRef(null);
+  const isBusy = current.value !== null;
+  useEffect(() => {
+    draft.value = sessionStorage.getItem(storedAt()) ?? '';
+    if (matchMedia('(hover: hover)').matches) area.current.focus();
+  }, [chatId.value]);
+  useLayoutEffect(() => {
+    area.current.style.height = 'auto';
+    area.current.style.height = `${area.current.scrollHeight + 2}px`;
+  }, [draft.value]);
+  const keys = (event) => {
+    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    submit();
+  };
+  return html`<form class="composer" onSubmit=${(event) => { event.preventDefault(); submit(); }}>
+    ${refusal.value && html`<p class="refusal" role="alert">${refusal.value}</p>`}
+    ${files.value.length > 0 && html`<ul class="files" aria-label="Files">${files.value.map((file, at) => html`<li>
+      ${file.name} <button type="button" class="quiet" aria-label=${`Remove ${file.name}`}
+        onClick=${() => { files.value = files.value.toSpliced(at, 1); }}>×</button></li>`)}</ul>`}
+    <div class="box">
+      <textarea ref=${area} rows="1" aria-label="Message" placeholder="Message" value=${draft.value}
+        onInput=${(event) => setDraft(event.currentTarget.value)} onKeyDown=${keys}></textarea>
+      <input ref=${picker} type="file" multiple hidden aria-label="Text files" onChange=${(event) => {
+        addFiles(event.currentTarget.files);
+        event.currentTarget.value = '';
+      }} />
+      <button type="button" class="quiet" aria-label="Add text files" title="Add text files"
+        onClick=${() => picker.current.click()}>+</button>
+      ${isBusy
+        ? html`<button type="button" class="primary" title="Stop (Esc)" onClick=${stop}>Stop</button>`
+        : html`<button type="submit" class="primary" disabled=${!draft.value.trim() && !files.value.length}>Send</button>`}
+    </div>
+  </form>`;
+}

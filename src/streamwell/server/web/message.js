@@ -1,0 +1,163 @@
+// What one message looks like, and what can be done with it.
+
+import { choose, current, giveResults, liveOf, regenerate, resend, tree } from './chat.js';
+import { textOf } from './chats.js';
+import { contextLength } from './models.js';
+import { copyText, MarkdownView } from './view.js';
+import { html, useEffect, useLayoutEffect, useRef, useState } from './ui.js';
+
+/** Something a person, or a tool, said. */
+export function Question({ item, text }) {
+  const [isEdited, setEdited] = useState(false);
+  const said = item ? textOf(item) : text;
+  const isTool = item?.role === 'tool';
+  if (isEdited) return html`<${Editor} text=${said} onDone=${async (changed) => {
+    setEdited(false);
+    if (changed !== null) await resend(item, changed);
+  }} />`;
+  return html`<article class="message question" aria-label=${isTool ? 'Result of a tool' : 'You'}>
+    ${isTool && html`<p class="role">Result of a tool</p>`}
+    <div class="said">${said}</div>
+    ${item && html`<div class="actions">
+      <${Branches} item=${item} />
+      ${!isTool && html`<button type="button" class="quiet" disabled=${current.value !== null}
+        onClick=${() => setEdited(true)}>Edit</button>`}
+      <${CopyButton} text=${() => said} />
+    </div>`}
+  </article>`;
+}
+
+function Editor({ text, onDone }) {
+  const area = useRef(null);
+  useEffect(() => area.current.focus(), []);
+  const keys = (event) => {
+    if (event.key === 'Escape') { event.stopPropagation(); onDone(null); }
+    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); done(); }
+  };
+  const done = () => { if (area.current.value.trim()) onDone(area.current.value); };
+  return html`<div class="message question editor">
+    <textarea ref=${area} aria-label="Edit message" rows=${Math.min(12, text.split('\n').length + 1)}
+      onKeyDown=${keys} defaultValue=${text}></textarea>
+    <div class="actions">
+      <button type="button" onClick=${() => onDone(null)}>Cancel</button>
+      <button type="button" class="primary" onClick=${done}>Send</button>
+    </div>
+  </div>`;
+}
+
+/** What the model said: while it is written from its stream, and then as the server keeps it. */
+export function Answer({ item, live: pendingLive, onGrow }) {
+  const live = pendingLive ?? liveOf(item);
+  const isOver = live ? live.state.value === 'over' : item.status !== 'in_progress';
+  const status = !isOver && live && statusOf(live);
+  return html`<article class="message answer" aria-label="Answer" aria-busy=${!isOver || !item}>
+    <${Reasoning} item=${item} live=${live} onGrow=${onGrow} />
+    <${Text} item=${item} live=${live} onGrow=${onGrow} />
+    <${Calls} item=${item} live=${live} />
+    ${status && html`<p class="status" role="status">${status}</p>`}
+    ${isOver && item && html`<${Ending} item=${item} live=${live} />`}
+    ${isOver && item && html`<div class="actions">
+      <${Branches} item=${item} />
+      <button type="button" class="quiet" disabled=${current.value !== null}
+        onClick=${() => regenerate(item)}>Regenerate</button>
+      <${CopyButton} text=${() => textOf(item)} />
+      <${Speed} item=${item} live=${live} />
+    </div>`}
+  </article>`;
+}
+
+function statusOf(live) {
+  if (live.state.value === 'waiting') return `Waiting: ${live.reason.value}. The answer goes on by itself.`;
+  return live.content || live.reasoning ? '' : 'Thinking…';
+}
+
+function Text({ item, live, onGrow }) {
+  const root = useRef(null);
+  useLayoutEffect(() => {
+    const view = new MarkdownView(root.current, onGrow);
+    const show = () => view.update(live.content, live.state.value === 'over');
+    if (!live) view.update(textOf(item), true);
+    else show();
+    const leave = live?.onChange(show);
+    return () => { leave?.(); view.close(); };
+  }, [live, live ? null : item]);
+  return html`<div class="markdown" ref=${root}></div>`;
+}
+
+function Reasoning({ item, live, onGrow }) {
+  const [, redraw] = useState(0);
+  const text = live ? live.reasoning : item?.reasoning_content ?? '';
+  const isThinking = Boolean(live) && live.state.value !== 'over' && !live.content;
+  useEffect(() => live?.onChange(throttled(() => { redraw((count) => count + 1); onGrow(); })), [live]);
+  if (!text) return null;
+  return html`<details class="reasoning" open=${isThinking}>
+    <summary>${isThinking ? 'Thinking…' : 'Thoughts'}</summary>
+    <div class="thoughts">${text}</div>
+  </details>`;
+}
+
+/** At most once per frame. */
+function throttled(action) {
+  let frame = 0;
+  return () => { frame ||= requestAnimationFrame(() => { frame = 0; action(); }); };
+}
+
+function Calls({ item, live }) {
+  const calls = (live ? live.calls : item?.tool_calls) ?? [];
+  const isOpen = Boolean(item) && calls.length > 0 && !current.value
+    && !tree.value.items.some((other) => tree.value.previous(other.id) === item.id);
+  const give = (event) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget);
+    giveResults(item, calls.map(({ id }) => ({ id, content: form.get(id) })));
+  };
+  if (!calls.length) return null;
+  return html`<form class="calls" onSubmit=${give}>${calls.map((call) => html`<div class="call" key=${call.id}>
+      <p>Calls <code>${call.function.name}</code></p>
+      <pre tabindex="0"><code>${call.function.arguments}</code></pre>
+      ${isOpen && html`<label>Result <input name=${call.id} autocomplete="off" required /></label>`}
+    </div>`)}
+    ${isOpen && html`<button type="submit">Send ${calls.length > 1 ? 'results' : 'result'}</button>`}
+  </form>`;
+}
+
+const ENDINGS = {
+  length: 'It ends here because it reached its greatest length.',
+  cancelled: 'Stopped.',
+};
+
+function Ending({ item, live }) {
+  const error = item.error ?? live?.error;
+  const isGone = item.status === 'incomplete' && !item.finish_reason && !error;
+  const said = error ? `It failed: ${error}`
+    : isGone ? 'The text of this answer is not kept any more.' : ENDINGS[item.finish_reason];
+  return said ? html`<p class=${error ? 'ending error' : 'ending'}>${said}</p>` : null;
+}
+
+function Branches({ item }) {
+  const all = tree.value.siblings(item.id);
+  if (all.length < 2) return null;
+  const at = all.findIndex(({ id }) => id === item.id);
+  const step = (by) => choose(all[at + by]);
+  return html`<span class="branches" role="group" aria-label="Versions">
+    <button type="button" class="quiet" aria-label="Version before" disabled=${at === 0} onClick=${() => step(-1)}>‹</button>
+    <span>${at + 1}/${all.length}</span>
+    <button type="button" class="quiet" aria-label="Version after" disabled=${at === all.length - 1} onClick=${() => step(1)}>›</button>
+  </span>`;
+}
+
+function CopyButton({ text }) {
+  return html`<button type="button" class="quiet" onClick=${(event) => copyText(text(), event.currentTarget)}>Copy</button>`;
+}
+
+function Speed({ item, live }) {
+  const speed = item.speed ?? live?.speed;
+  const usage = item.usage;
+  const parts = [];
+  if (speed) parts.push(`first token ${(1000 * speed.firstTokenS).toFixed(0)} ms`);
+  if (speed?.tokensPerS) parts.push(`${speed.tokensPerS.toFixed(1)} tokens/s`);
+  if (usage) parts.push(`${usage.completion_tokens} tokens`);
+  const context = contextLength();
+  if (usage && context) parts.push(`${Math.max(0, context - usage.total_tokens)} of ${context} left`);
+  return parts.length ? html`<span class="speed">${parts.join(' · ')}</span>` : null;
+}

@@ -1,0 +1,67 @@
+// Chats as a file, out of the server and into it.
+
+import { addItems, createChat, itemsOf, textOf } from './chats.js';
+import { ROOT, Tree } from './tree.js';
+
+const FORMAT = 'streamwell.chats/1';
+//: The server takes so many items at a time.
+const MAX_NEW_ITEMS = 20;
+
+/** All of these chats, with all branches, as the text of a file. */
+export async function exported(chats) {
+  const whole = [];
+  for (const { id, title, settings } of chats) {
+    const items = await itemsOf(id);
+    whole.push({ title, settings, items: items.map(exportedItem) });
+  }
+  return JSON.stringify({ format: FORMAT, chats: whole }, null, 1);
+}
+
+function exportedItem(item) {
+  const { id, role, previous_item_id: previous, reasoning_content: reasoning, tool_calls: calls } = item;
+  return { id, previous, role, text: textOf(item), reasoning, calls };
+}
+
+/** Add the chats of a file; returns how many. Throws `Error` if it is none of ours. */
+export async function imported(text) {
+  let file;
+  try {
+    file = JSON.parse(text);
+  } catch {
+    throw new Error('the file is no JSON');
+  }
+  if (file?.format !== FORMAT || !Array.isArray(file.chats)) throw new Error(`the file is no ${FORMAT}`);
+  for (const chat of file.chats) await importChat(chat);
+  return file.chats.length;
+}
+
+async function importChat({ title, settings, items }) {
+  const chat = await createChat(String(title ?? ''), settings ?? {});
+  const tree = new Tree(items.map((item) => ({ ...item, previous_item_id: item.previous })));
+  const newIds = new Map([[ROOT, ROOT]]);
+  for (const row of rowsOf(tree)) {
+    const sent = row.map(({ role, text }) => ({ role: role === 'assistant' ? role : 'user', content: String(text) }));
+    const { data } = await addItems(chat.id, sent, newIds.get(tree.previous(row[0].id)));
+    data.forEach((item, at) => newIds.set(row[at].id, item.id));
+  }
+}
+
+/** Items that follow each other, as many as can be added at once. */
+function rowsOf(tree) {
+  const rows = [];
+  for (const item of tree.items) {
+    const row = rows.at(-1);
+    if (row && row.length < MAX_NEW_ITEMS && tree.previous(item.id) === row.at(-1).id) row.push(item);
+    else rows.push([item]);
+  }
+  return rows;
+}
+
+/** Let the browser save a text. */
+export function save(text, name) {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}

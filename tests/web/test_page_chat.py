@@ -1,0 +1,342 @@
+"""The chat page: a message, its answer, and what is kept of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from browser import Page
+from harness import StartServer, eventually
+from speaker import SpeakingServer
+
+pytestmark = pytest.mark.slow
+
+IDLE = "document.querySelector('.answer') && !document.querySelector('[aria-busy=true]')"
+MARKDOWN = (
+    "# Title\n\nSome **bold** text, $x^2$.\n\n- one\n- two\n\n```python\nprint('x')\n```\n\n"
+    "| a | b |\n|---|---|\n| 1 | 2 |\n\n$$\\frac{a}{b}$$\n\nThe end."
+)
+CALL = '<tool_call>{"name": "look", "arguments": {"at": "sky"}}</tool_call>'
+TOOLS = '[{"type": "function", "function": {"name": "look"}}]'
+
+
+def _chat_id(page: Page) -> str:
+    chat: str = page.sees("location.hash.startsWith('#/chat/') && location.hash.slice(7)")
+    return chat
+
+
+def _questions(page: Page) -> Any:  # noqa: ANN401
+    return page.evaluate("[...document.querySelectorAll('.said')].map(e => e.textContent)")
+
+
+def _answers(page: Page) -> Any:  # noqa: ANN401
+    texts = "[...document.querySelectorAll('.markdown')].map(e => e.innerText.trim())"
+    return page.sees(f"(texts => texts.every(Boolean) && texts)({texts})")
+
+
+def _ask(page: Page, text: str) -> None:
+    """Ask, and wait for the whole answer."""
+    num_answers = page.evaluate("document.querySelectorAll('.answer').length")
+    page.ask(text)
+    page.sees(f"document.querySelectorAll('.answer').length == {num_answers + 1} && {IDLE}")
+
+
+def _numbered(server: SpeakingServer) -> None:
+    """Each answer is another one."""
+    numbers: dict[int, int] = {}
+    count = itertools.count(1)
+    server.says(lambda _prompt, seed: f"answer {numbers.setdefault(seed, next(count))}")
+
+
+def test_an_answer_is_shown_as_it_was_meant(page: Page, server: SpeakingServer) -> None:
+    """Enter sends; headings, lists, code, tables and formulas are made of the model's markdown."""
+    server.says(MARKDOWN, 0.002)
+    page.open(server.url + "/")
+    page.ask("Hello!")
+
+    assert page.has("The end.")
+    page.sees(IDLE)
+    shown = ".markdown h1, .markdown strong, .markdown li, .code code, .markdown td"
+    script = f"[...document.querySelectorAll('{shown}')].map(element => element.textContent)"
+    assert ["Title", "bold", "one", "two", "print('x')", "1", "2"] == page.evaluate(script)
+    page.sees("document.querySelectorAll('.katex').length == 2")
+    page.sees("document.querySelector('.code .hljs-string')")
+    assert page.evaluate("document.querySelector('.speed').textContent").count("·") == 3
+    assert [] == page.complaints()
+    assert {server.url} == {"/".join(url.split("/")[:3]) for url in page.requested()}
+
+
+def test_enter_sends_and_shift_enter_does_not(page: Page, server: SpeakingServer) -> None:
+    """A message may have lines; an empty one is not sent."""
+    server.says("fine")
+    page.open(server.url + "/")
+    page.type(" ")
+    page.press("Enter")
+    page.type("one")
+    page.press("Enter", shift=True)
+    page.call("Input.insertText", text="two")
+    page.press("Enter")
+
+    page.sees(IDLE)
+    assert ["one\ntwo"] == _questions(page)
+
+
+def test_an_answer_is_stopped(page: Page, server: SpeakingServer) -> None:
+    """By the button and by Esc: the run ends on the server, and keeps what it said."""
+    server.says("word " * 5000, 0.01)
+    page.open(server.url + "/")
+    for stop in (lambda: page.click("Stop"), lambda: page.press("Escape")):
+        page.ask("Talk!")
+        page.sees("[...document.querySelectorAll('.markdown')].at(-1)?.innerText.includes('word')")
+        stop()
+        page.sees(IDLE)
+
+    assert page.has("Stopped.")
+    items = server.items(_chat_id(page))
+    assert ["cancelled"] * 2 == [item["finish_reason"] for item in items[1::2]]
+    shown = [item["content"][0]["text"].strip() for item in items[1::2]]
+    assert shown == _answers(page)
+
+
+def test_a_reload_in_mid_answer_goes_on(page: Page, server: SpeakingServer) -> None:
+    """What is shown in the end is what the run said, each word once."""
+    said = " ".join(map(str, range(400)))
+    server.says(said, 0.005)
+    page.open(server.url + "/")
+    page.ask("Count!")
+    page.sees("document.querySelector('.markdown')?.innerText.includes('20')")
+    page.call("Page.reload")
+
+    page.sees("document.querySelector('.markdown')?.innerText.includes('399')")
+    page.sees(IDLE)
+    assert [said] == _answers(page)
+    assert said == server.items(_chat_id(page))[1]["content"][0]["text"]
+    assert [] == page.complaints()
+
+
+def test_a_second_device_shows_the_same(
+    page: Page, other_device: Page, server: SpeakingServer
+) -> None:
+    """In mid-answer, and what is asked later on either of them."""
+    said = " ".join(map(str, range(300)))
+    server.says(said, 0.01)
+    page.open(server.url + "/")
+    page.ask("Count!")
+    page.sees("document.querySelector('.markdown')?.innerText.includes('20')")
+    other_device.open(page.evaluate("location.href"))
+
+    for one in (page, other_device):
+        one.sees("document.querySelector('.markdown')?.innerText.includes('299')")
+        one.sees(IDLE)
+        assert ([said], ["Count!"]) == (_answers(one), _questions(one))
+    other_device.ask("Again!")
+    page.sees("document.querySelectorAll('.answer').length == 2")
+    page.sees(IDLE)
+    assert [said, said] == _answers(page)
+
+
+def test_branches(page: Page, server: SpeakingServer) -> None:
+    """Another answer and another question stand beside the first ones, also after a reload."""
+    _numbered(server)
+    page.open(server.url + "/")
+    _ask(page, "first")
+    page.click("Regenerate")
+    page.sees("document.querySelector('.branches')?.innerText.includes('2/2')")
+    page.sees(IDLE)
+    again = _answers(page)
+    page.click("Version before")
+    before = _answers(page)
+    assert again != before
+    page.click("Edit")
+    page.type("second", into="[aria-label='Edit message']")
+    page.press("Enter")
+    page.sees("document.querySelector('.question .branches')?.innerText.includes('2/2')")
+    page.sees(IDLE)
+    assert ["second"] == _questions(page)
+    page.call("Page.reload")
+    page.sees("document.querySelector('.question .branches')?.innerText.includes('2/2')")
+    page.click("Version before", within=".question")
+
+    page.sees("document.querySelector('.said').textContent == 'first'")
+    page.sees("document.querySelector('.answer .branches')?.innerText.includes('2/2')")
+    assert again == _answers(page)
+
+
+def test_chats_are_kept_on_the_server(
+    page: Page, other_device: Page, server: SpeakingServer
+) -> None:
+    """Found by their first words, renamed, deleted with their runs; on every device."""
+    server.says("yes")
+    page.open(server.url + "/")
+    _ask(page, "Do you know the zebra?")
+    chat = _chat_id(page)
+    run_id = server.items(chat)[1]["run_id"]
+    page.press("k", control=True)
+    page.sees("document.activeElement.id == 'search'")
+    page.call("Input.insertText", text="ZEBRA")
+    page.sees("document.querySelectorAll('.chats li').length == 1")
+    page.click("Rename Do you know the zebra?")
+    page.type("Animals", into="[aria-label=Title]")
+    page.press("Enter")
+    eventually(
+        lambda: server.get(f"/v1/conversations/{chat}")["metadata"]["title"] == "Animals",
+        "the server has the new title",
+    )
+    other_device.open(f"{server.url}/#/chat/{chat}")
+    other_device.has("Animals", "header")
+    other_device.has("zebra", ".said")
+    other_device.click("Delete Animals")
+    other_device.click("Delete", within="dialog")
+
+    eventually(
+        lambda: server.client.get(f"/v1/conversations/{chat}").status_code == 404, "it is gone"
+    )
+    assert 404 == server.client.get(f"/v1/runs/{run_id}").status_code
+    page.has("This chat is not there any more.")
+
+
+def test_chats_leave_and_come_back(
+    page: Page, server: SpeakingServer, open_tab: Callable[[], Page]
+) -> None:
+    """What is exported is imported again, branches and all."""
+    _numbered(server)
+    page.open(server.url + "/")
+    _ask(page, "take me along")
+    page.click("Regenerate")
+    page.sees(f"document.querySelector('.branches')?.innerText.includes('2/2') && {IDLE}")
+    answers = _answers(page)
+    page.evaluate("""(async () => {
+      const { exported } = await import('./web/transfer.js');
+      const { chats } = await import('./web/chats.js');
+      window.file = await exported(chats.value.filter(({ title }) => title == 'take me along'));
+    })()""")
+    before = {chat["id"] for chat in server.chats()}
+    page.click("Settings")
+    page.evaluate("""(() => {
+      const files = new DataTransfer();
+      files.items.add(new File([window.file], 'chats.json'));
+      const input = document.getElementById('import');
+      input.files = files.files;
+      input.dispatchEvent(new Event('change'));
+    })()""")
+    page.has("1 chat was imported.")
+
+    (new,) = {chat["id"] for chat in server.chats()} - before
+    other = open_tab()
+    other.open(f"{server.url}/#/chat/{new}")
+    other.sees("document.querySelector('.answer .branches')?.innerText.includes('2/2')")
+    assert (["take me along"], answers) == (_questions(other), _answers(other))
+
+
+def test_thoughts_are_folded_and_calls_are_shown(page: Page, server: SpeakingServer) -> None:
+    """Thoughts unfold by hand; a call's result goes back to the model."""
+    server.says(
+        lambda prompt, _: "All is blue." if "tool: blue" in prompt else f"<think>Hm.</think>{CALL}"
+    )
+    page.open(server.url + "/")
+    page.click("Settings")
+    page.type(TOOLS, into="[name=tools]")
+    page.click("Save")
+    page.ask("What do you see?")
+    page.sees(IDLE)
+    assert [False, "look", '{"at":"sky"}'] == page.evaluate("""[
+      document.querySelector('.reasoning').open, document.querySelector('.call p code').textContent,
+      JSON.stringify(JSON.parse(document.querySelector('.call pre').textContent))]""")
+    page.click("Thoughts")
+    assert "Hm." == page.evaluate("document.querySelector('.thoughts').innerText")
+    page.type("blue", into=".call input")
+    page.press("Enter")
+
+    page.has("All is blue.")
+    page.sees(IDLE)
+    assert ["What do you see?", "blue"] == _questions(page)
+
+
+def test_settings_are_the_chats_own(page: Page, server: SpeakingServer) -> None:
+    """System prompt and sampling go with each request, and stay with the chat on the server."""
+    seen: list[str] = []
+
+    def answer(prompt: str, seed: int) -> str:
+        seen.append(f"{seed} {prompt}")
+        return "fine"
+
+    server.says(answer)
+    page.open(server.url + "/")
+    page.click("Settings")
+    page.type("Be brief. " * 70, into="[name=system]")
+    page.type("7", into="[name=seed]")
+    page.type("0.5", into="[name=temperature]")
+    page.click("Save")
+    _ask(page, "Hello!")
+    page.call("Page.reload")
+    page.has("fine", ".answer")
+    _ask(page, "And?")
+
+    assert [True] * 2 == [line.startswith("7 system: Be brief.") for line in seen]
+    page.click("Settings")
+    kept = "[...document.querySelectorAll('[name=system], [name=seed], [name=temperature]')]"
+    values = page.evaluate(f"{kept}.map(field => field.value)")
+    assert sorted(["Be brief. " * 70, "7", "0.5"]) == sorted(values)
+
+
+def test_text_files_become_part_of_the_message(page: Page, server: SpeakingServer) -> None:
+    """Dropped files are fenced; what is no text is refused by name."""
+    server.says("read")
+    page.open(server.url + "/")
+    page.sees("document.querySelector('main')")
+    drop = """(() => {
+      const files = new DataTransfer();
+      files.items.add(new File([%s], %s));
+      document.querySelector('main').dispatchEvent(
+        new DragEvent('drop', { dataTransfer: files, bubbles: true, cancelable: true }));
+    })()"""
+    page.evaluate(drop % ("new Uint8Array([0, 255, 3])", json.dumps("picture.bin")))
+    page.has("picture.bin is no text")
+    page.evaluate(drop % (json.dumps("a = 1\n```\n"), json.dumps("code.py")))
+    page.has("code.py", ".files")
+    _ask(page, "What is it?")
+
+    assert ["code.py:\n````\na = 1\n```\n````\n\nWhat is it?"] == _questions(page)
+
+
+def test_keys(page: Page, server: SpeakingServer) -> None:
+    """Ctrl+B the list of chats, Ctrl+Shift+O a new chat."""
+    server.says("fine")
+    page.open(server.url + "/")
+    _ask(page, "Hello!")
+    page.press("b", control=True)
+    page.sees("!document.querySelector('.sidebar').checkVisibility()")
+    page.press("b", control=True)
+    page.sees("document.querySelector('.sidebar').checkVisibility()")
+    page.press("o", control=True, shift=True)
+
+    page.sees("location.hash == '#/' && !document.querySelector('.message')")
+
+
+def test_the_chosen_model_answers(page: Page, start_server: StartServer) -> None:
+    """Each of the built-in models, in one chat; the choice stays with it."""
+    server = start_server("--model", "brooklet-t5", "--num-threads", "1")
+    eventually(server.is_open, "the port is open")
+    page.open(server.url + "/")
+    page.sees("document.querySelector('.loading')")
+    page.sees("!document.querySelector('.loading')")
+    page.click("Settings")
+    page.type("0", into="[name=temperature]")
+    page.click("Save")
+    _ask(page, "What is 12 + 30?")
+    page.evaluate("""(picker => {
+      picker.value = 'brooklet-t5';
+      picker.dispatchEvent(new Event('change', { bubbles: true }));
+    })(document.querySelector('.models'))""")
+    _ask(page, "Write 42 in words")
+    page.call("Page.reload")
+    page.sees("document.querySelectorAll('.answer').length == 2")
+
+    first, second = _answers(page)
+    assert ("42" in first, "forty-two" in second) == (True, True)
+    page.sees("document.querySelector('.models')?.value == 'brooklet-t5'")
+    assert page.has("of 2048 left")
+    assert [] == page.complaints()
