@@ -25,6 +25,7 @@ from streamwell.core.messages import ChatOptions, Message, PartKind
 from streamwell.server.app import create_app
 from streamwell.server.deps import Services, UnknownFields
 from streamwell.server.keys import KeyRing
+from streamwell.server.presets import load_presets
 from streamwell.service.admission import Admission
 from streamwell.service.conversations import Conversations
 from streamwell.service.models import ModelTable
@@ -134,6 +135,7 @@ def _services(model: ServedModel, speaker: Speaker, keys: tuple[str, ...]) -> Se
         metrics=metrics,
         keys=KeyRing(keys),
         unknown_fields=UnknownFields(),
+        presets=load_presets(),
         ping_s=15.0,
         version="0",
     )
