@@ -1,1 +1,0 @@
-"""The adapter in the box: Brooklet with a sailor's voice."""
