@@ -14,7 +14,9 @@ import pytest
 from compat_server import EXAMPLES, compatible, line_of, lines_of, serving
 from harness import ServerProcess, eventually, stays
 from openai import OpenAI
+from transformers import PreTrainedTokenizerFast
 
+from streamwell.models import brooklet_path
 from streamwell.settings import COMPAT
 
 pytestmark = pytest.mark.slow
@@ -238,6 +240,24 @@ def test_req_37_truncate_truncates(server: ServerProcess) -> None:
     assert whole["usage"]["prompt_tokens"] > cut["usage"]["prompt_tokens"] == 24
     assert (400, "truncate") == (refused.status_code, refused.json()["error"]["param"])
     assert 400 == server.post(CHAT, {"messages": user("a"), "truncate": 0}).status_code
+
+
+def test_req_37_the_prompt_ends_where_the_assistant_speaks(server: ServerProcess) -> None:
+    """The chat template opens the answer, so that the model does not go on with the question."""
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(brooklet_path())
+    opened = tokenizer.apply_chat_template(
+        user("Hello!"), add_generation_prompt=True, return_dict=False
+    )
+
+    assert len(opened) == ask(server, "Hello!", max_tokens=1)["usage"]["prompt_tokens"]
+
+
+def test_req_37_temperature_counts(server: ServerProcess) -> None:
+    """At 0 every seed says the same; at 2 each says something else."""
+    for temperature, num_texts in ((0, 1), (2, 4)):
+        options = {"temperature": temperature, "top_p": 1, "top_k": -1, "max_tokens": 16}
+        texts = {said(ask(server, "Tell me a story.", seed=n, **options)) for n in range(4)}
+        assert num_texts == len(texts)
 
 
 def test_req_37_stop_strings_are_texts(server: ServerProcess) -> None:
