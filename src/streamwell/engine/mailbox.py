@@ -24,7 +24,7 @@ class Mailbox:
     def is_ended(self) -> bool:
         return self._reason is not None or self._error is not None
 
-    def put(self, output: SequenceOutput) -> None:
+    def put(self, output: SequenceOutput | TokenDelta) -> None:
         self._token_ids.extend(output.token_ids)
         self._num_cached_tokens += output.num_cached_tokens
         self._queue_s += output.queue_s
@@ -32,17 +32,18 @@ class Mailbox:
         self._arrived.set()
 
     def fail(self, error: EngineError) -> None:
-        self._error = error
-        self._arrived.set()
+        """The first end counts."""
+        if not self.is_ended:
+            self._error = error
+            self._arrived.set()
 
     async def take(self) -> TokenDelta:
         """Wait for the next tokens; tokens that came before an error come out before it."""
         await self._arrived.wait()
-        self._arrived.clear()
         if self._error is not None and not self._token_ids:
             raise self._error
-        if self._error is not None:
-            self._arrived.set()
+        if self._error is None:
+            self._arrived.clear()
         ids, num_cached_tokens = tuple(self._token_ids), self._num_cached_tokens
         delta = TokenDelta(ids, self._reason, num_cached_tokens, self._queue_s)
         self._token_ids.clear()

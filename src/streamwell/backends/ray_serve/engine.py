@@ -22,7 +22,6 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from streamwell.backends.ray_serve.mailbox import Mailbox
 from streamwell.backends.ray_serve.messages import (
     AdapterAnswer,
     Ask,
@@ -35,6 +34,7 @@ from streamwell.backends.ray_serve.messages import (
 from streamwell.core.engine_state import EngineInfo, EngineState, EngineStats, EngineStatus
 from streamwell.core.errors import EngineDied, LoadError, SequenceFailed
 from streamwell.core.types import GenerateRequest, TokenDelta
+from streamwell.engine.mailbox import Mailbox
 
 log = structlog.get_logger()
 

@@ -13,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 
-from streamwell.backends.ray_serve.mailbox import Mailbox
 from streamwell.backends.ray_serve.messages import (
     AdapterAnswer,
     Ask,
@@ -26,6 +25,7 @@ from streamwell.backends.ray_serve.messages import (
 from streamwell.core.engine_state import EngineInfo, EngineState
 from streamwell.core.errors import EngineDied, EngineError, LoadError, SequenceFailed
 from streamwell.core.ports import Engine
+from streamwell.engine.mailbox import Mailbox
 
 #: Aborts that are kept for requests that have not arrived; far more than can be on their way.
 MAX_EARLY_ABORTS = 4096
