@@ -25,7 +25,8 @@ from bench.draft_pairs import Pair, first_layers, random_pair
 from bench.models import model_folder
 from bench.report import machine, print_machine
 from bench.settings import engine_options
-from streamwell.core.types import EngineStats, GenerateRequest, SamplingParams
+from streamwell.core.engine_state import EngineStats
+from streamwell.core.types import GenerateRequest, SamplingParams
 from streamwell.engine.block_pool import BlockPool
 from streamwell.engine.draft_cost import DraftCost
 from streamwell.engine.drafter import Drafter, NgramDrafter
