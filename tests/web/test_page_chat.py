@@ -117,6 +117,21 @@ def test_a_reload_in_mid_answer_goes_on(page: Page, server: SpeakingServer) -> N
     assert [] == page.complaints()
 
 
+def test_what_was_sent_is_no_draft(page: Page, server: SpeakingServer) -> None:
+    """A page that is loaded again at once has sent the question, once, and does not offer it."""
+    server.says("well " * 40, step_s=0.02)
+    page.open(server.url + "/")
+    page.ask("one")
+    _chat_id(page)
+    page.sees(IDLE)
+    page.ask("two")
+    page.evaluate("window.isOld = true; location.reload()")
+
+    page.sees("!window.isOld && document.querySelectorAll('.said').length == 2")
+    assert ["one", "two"] == _questions(page)
+    assert "" == page.evaluate("document.querySelector('[aria-label=Message]').value")
+
+
 def test_a_second_device_shows_the_same(
     page: Page, other_device: Page, server: SpeakingServer
 ) -> None:
@@ -195,7 +210,8 @@ def test_chats_are_kept_on_the_server(
         lambda: server.client.get(f"/v1/conversations/{chat}").status_code == 404, "it is gone"
     )
     assert 404 == server.client.get(f"/v1/runs/{run_id}").status_code
-    page.has("This chat is not there any more.")
+    page.has("This chat is not there, or no longer.")
+    assert [] == page.complaints()
 
 
 def test_chats_leave_and_come_back(
@@ -229,6 +245,29 @@ def test_chats_leave_and_come_back(
     other.open(f"{server.url}/#/chat/{new}")
     other.sees("document.querySelector('.answer .branches')?.innerText.includes('2/2')")
     assert (["take me along"], answers) == (_questions(other), _answers(other))
+
+
+DAMAGED: list[Any] = [
+    {"title": "no items"},
+    {"title": "an item is none", "items": [None]},
+    None,
+    {"title": "tools are no JSON", "items": [], "settings": {"tools": "nojson"}},
+]
+
+
+@pytest.mark.parametrize("chat", DAMAGED)
+def test_a_damaged_file_makes_no_chat(page: Page, server: SpeakingServer, chat: Any) -> None:  # noqa: ANN401
+    """Not even those that stand before the damage."""
+    chats = [{"title": "whole", "items": []}, chat]
+    text = json.dumps({"format": "streamwell.chats/1", "chats": chats})
+    page.open(server.url + "/")
+    before = server.chats()
+
+    error = page.evaluate(f"""import('./web/transfer.js')
+      .then(({{ imported }}) => imported({json.dumps(text)})).catch((error) => error.message)""")
+
+    assert "the file is damaged: chat 2 cannot be read" == error
+    assert before == server.chats()
 
 
 def test_thoughts_are_folded_and_calls_are_shown(page: Page, server: SpeakingServer) -> None:

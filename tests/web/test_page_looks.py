@@ -63,6 +63,18 @@ def test_every_view_is_accessible(
     assert [] == _violations(page)
 
 
+def test_a_long_title_takes_no_room_of_the_chat(page: Page, server: SpeakingServer) -> None:
+    """It is cut where the list of chats ends."""
+    server.says("yes")
+    page.resize(900, 700)
+    page.open(server.url + "/")
+    page.ask("x" * 100)
+    page.has("yes")
+
+    assert 272 == page.evaluate("document.getElementById('sidebar').offsetWidth")
+    assert 628 == page.evaluate("document.querySelector('main').offsetWidth")
+
+
 def test_a_phone_is_wide_enough(page: Page, server: SpeakingServer) -> None:
     """At 375 pixels nothing sticks out, and what is pressed is large enough for a thumb."""
     server.says(ANSWER + "\n\n" + "long" * 100 + "\n\n```\n" + "wide " * 100 + "\n```")

@@ -3,6 +3,8 @@
 import { signal } from './ui.js';
 
 const STORED_KEY = 'streamwell.key';
+//: Browsers deliver what a page has sent that goes away, up to 64 KiB of it all together.
+const MAX_KEPT_ALIVE = 8_000;
 
 // The key is sent as a header and never stands in a URL.
 let key = sessionStorage.getItem(STORED_KEY) ?? localStorage.getItem(STORED_KEY) ?? '';
@@ -25,16 +27,17 @@ export class ApiError extends Error {
 }
 
 /** The response, whatever its kind; waits for a key if the server wants one. Throws `ApiError`. */
-export async function send(method, path, { body, headers = {}, signal } = {}) {
+export async function send(method, path, { body, headers = {}, signal, outlivesPage = false } = {}) {
   for (;;) {
     const sent = { ...headers };
     if (body !== undefined) sent['content-type'] = 'application/json';
     const used = key;
     if (used) sent.authorization = `Bearer ${used}`;
+    const json = body === undefined ? undefined : JSON.stringify(body);
+    const keepalive = outlivesPage && json.length < MAX_KEPT_ALIVE;
     let response;
     try {
-      response = await fetch(path, { method, headers: sent, signal,
-        body: body === undefined ? undefined : JSON.stringify(body), cache: 'no-store' });
+      response = await fetch(path, { method, headers: sent, signal, body: json, keepalive, cache: 'no-store' });
     } catch (error) {
       if (error.name === 'AbortError') throw error;
       throw new ApiError(0, { message: 'the server cannot be reached' });

@@ -88,11 +88,14 @@ function newChatSettings() {
   }
 }
 
-/** Ask something; after an item, or at the end of what is shown. True once the server has it. */
-export async function ask(text, { after } = {}) {
+/**
+ * Ask something; after an item, or at the end of what is shown. True once the server has it;
+ * `onSent` is called when it is on its way.
+ */
+export async function ask(text, { after, onSent } = {}) {
   const message = { role: 'user', content: text };
   const previous = after ?? path.value.at(-1)?.id ?? ROOT;
-  return answer([message], previous, text);
+  return answer([message], previous, text, onSent);
 }
 
 /** Another answer to the same. */
@@ -123,7 +126,7 @@ export function choose(item) {
   chosen.value = next;
 }
 
-async function answer(messages, previous, text) {
+async function answer(messages, previous, text, onSent = () => {}) {
   if (current.value) return false;
   const live = new LiveAnswer({ isWatched: true });
   live.abort = new AbortController();
@@ -137,7 +140,9 @@ async function answer(messages, previous, text) {
     const request = { path: 'v1/chat/completions', key: newRequestKey(),
       body: { ...requestOptions(settings.value), conversation: id, previous_item_id: previous } };
     request.body.messages = [...request.body.messages, ...messages];
-    await started(request, live, mine);
+    const starting = started(request, live, mine);
+    onSent();
+    await starting;
     return true;
   } catch (error) {
     if (!mine.signal.aborted) {
@@ -267,7 +272,7 @@ async function lookOnce() {
   } catch (error) {
     if (mine.signal.aborted) return;
     if (error.status === 400) openChat(id); // what was last is not there any more
-    else if (error.status === 404) problem.value = 'This chat is not there any more.';
+    else if (error.status === 404) problem.value = 'This chat is not there, or no longer.';
   }
 }
 

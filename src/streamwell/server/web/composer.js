@@ -34,9 +34,10 @@ async function submit() {
   const kept = { place: storedAt(), text: draft.value, files: files.value };
   draft.value = '';
   files.value = [];
-  if (await ask(text)) sessionStorage.removeItem(kept.place);
-  else if (!draft.value) {
-    draft.value = kept.text;
+  // what is on its way arrives though the page is loaded again, and would be asked a second time
+  const onSent = () => sessionStorage.removeItem(kept.place);
+  if (!await ask(text, { onSent }) && !draft.value) {
+    setDraft(kept.text);
     files.value = kept.files;
   }
 }

@@ -52,6 +52,7 @@ function Entry({ chat }) {
 function Rename({ chat, onDone }) {
   const input = useRef(null);
   const save = async () => {
+    if (!input.current) return; // it has gone already, and loses the focus by that
     const title = input.current.value.trim();
     onDone();
     if (title && title !== chat.title) await attempt(() => changeChat(chat.id, { title }));

@@ -47,7 +47,7 @@ function isPassing(error) {
 function open(request, place, signal) {
   if (!place.run) {
     const headers = { 'idempotency-key': request.key };
-    return send('POST', request.path, { body: request.body, headers, signal });
+    return send('POST', request.path, { body: request.body, headers, signal, outlivesPage: true });
   }
   const path = `v1/chat/completions/${place.run}?stream=true`;
   return send('GET', path, { headers: place.id ? { 'last-event-id': place.id } : {}, signal });

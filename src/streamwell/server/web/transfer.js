@@ -31,8 +31,29 @@ export async function imported(text) {
     throw new Error('the file is no JSON');
   }
   if (file?.format !== FORMAT || !Array.isArray(file.chats)) throw new Error(`the file is no ${FORMAT}`);
+  file.chats.forEach(check); // all of them before the first one is made
   for (const chat of file.chats) await importChat(chat);
   return file.chats.length;
+}
+
+/** Throws `Error` if a chat of a file is none. */
+function check(chat, at) {
+  const isItem = (item) => typeof item?.id === 'string' && typeof item.text === 'string'
+    && (item.previous == null || typeof item.previous === 'string');
+  const isChat = Array.isArray(chat?.items) && chat.items.every(isItem);
+  const { settings = {} } = chat ?? {};
+  if (!isChat || settings === null || typeof settings !== 'object' || !isJson(settings.tools || '[]')) {
+    throw new Error(`the file is damaged: chat ${at + 1} cannot be read`);
+  }
+}
+
+function isJson(text) {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 async function importChat({ title, settings, items }) {
