@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
 from streamwell.backends.scripted import ScriptedEngine
+from streamwell.core.engine_state import EngineState
 from streamwell.core.types import Message
 from streamwell.service import served_model
 from streamwell.service.served_model import ServedModel
@@ -68,3 +70,28 @@ def test_a_tokenizer_larger_than_its_model_is_told_once(
     asyncio.run(scenario())
 
     assert expected == warnings.events
+
+
+def test_a_model_whose_tokenizer_is_missing_still_loads() -> None:
+    """Its engine is up first; nobody is told that it is ready before it is."""
+
+    async def scenario() -> None:
+        may_load = threading.Event()
+
+        def load_encoder() -> Words:
+            may_load.wait()
+            return Words(MODEL_IDS)
+
+        engine = ScriptedEngine(lambda _ids, _seed, _index: 1, vocab_size=MODEL_IDS)
+        model = ServedModel(("m",), engine, load_encoder, {})
+        loading = model.load()
+        await asyncio.sleep(0)  # let it start the engine
+        await engine.ready()
+        assert (False, EngineState.LOADING) == (model.is_ready, model.state)
+
+        may_load.set()
+        await loading
+        assert (True, EngineState.READY) == (model.is_ready, model.state)
+        await engine.stop()
+
+    asyncio.run(scenario())

@@ -161,7 +161,10 @@ class ServedModel(Loadable):
 
     @property
     def _up_state(self) -> str:
-        return self.engine.status().state
+        state = self.engine.status().state
+        if state is EngineState.READY and self.info is None:
+            return EngineState.LOADING  # its tokenizer
+        return state
 
     async def _set_up(self) -> None:
         """Start the engine and load the tokenizer meanwhile."""
