@@ -186,6 +186,7 @@ def test_an_answer_that_fails_is_told_and_forgotten() -> None:
 WRONG = [
     ("max_tokens=0", "max_tokens", 1008),
     ("after=-1", "after", 1008),
+    ("after=3", "after", 1008),
     ("run=../x", "run", 1008),
     ("n=2", "n", 1008),
     ("preset=none", "preset", 1008),

@@ -209,6 +209,7 @@ WRONG = [
     ("POST", STREAM, {"prompt": 5}, "prompt"),
     ("POST", STREAM, {"prompt": "x" * 5000}, "prompt"),
     ("POST", STREAM, PROMPT | {"temperature": -1}, "temperature"),
+    ("POST", STREAM, PROMPT | {"truncate": 0}, "truncate"),
     ("POST", STREAM, PROMPT | {"n": 2}, "n"),
     ("POST", STREAM, PROMPT | {"stream": False}, "stream"),
     ("POST", STREAM, PROMPT | {"stream_options": {"include_usage": True}}, "stream_options"),
@@ -237,6 +238,19 @@ def test_what_is_wrong_is_named(
         shown = answer.json["error"]
         assert (400, param) == (answer.status, shown["param"]), shown
         assert [] == rig.engine.request_ids
+
+    run(test)
+
+
+def test_a_prompt_is_truncated() -> None:
+    """Its last tokens are read."""
+
+    async def test(rig: Rig) -> None:
+        rig.engine.allow(3)
+        fields = PROMPT | {"prompt": "x" * 5000 + "ab", "truncate": 2}
+        answer = await call(rig, "POST", TEXT, fields)
+        spec = await rig.runs.find(answer.headers["x-run-id"], "")
+        assert ((ord("a"), ord("b")),) == spec.prompts
 
     run(test)
 

@@ -54,6 +54,7 @@ def preset_run(
         priority=body.priority or 0,
         terms=terms,
         joins_messages=True,
+        truncate=body.truncate,
     )
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
-from streamwell.server.schemas.fields import GenerationRequest, SamplingFields, StreamOptions
+from streamwell.server.schemas.fields import (
+    GenerationRequest,
+    SamplingFields,
+    StreamOptions,
+    TokenCount,
+)
 from streamwell.server.schemas.ws import RunId
 
 #: Where a preset's template has the prompt.
@@ -43,6 +48,7 @@ class PresetRequest(GenerationRequest):
 
     #: `None`: that of `--prompt-preset`.
     preset: Annotated[str, Field(pattern=f"^{PRESET_NAME}$")] | None = None
+    truncate: TokenCount | None = None
 
     @field_validator("n")
     @classmethod
@@ -92,3 +98,10 @@ class ChatbotRequest(PresetRequest):
     after: Annotated[int, Field(ge=0, lt=10**10)] = 0
     #: Each answer begins with a frame that names its run.
     ids: bool = False
+
+    @field_validator("after")
+    @classmethod
+    def _is_of_a_run(cls, after: int, info: ValidationInfo) -> int:
+        if after and info.data.get("run") is None:
+            raise ValueError("is for a run that is gone on with: it wants `run`")
+        return after
