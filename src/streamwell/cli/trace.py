@@ -25,8 +25,10 @@ def run(file: Path, output: Path | None, first: int, steps: int) -> None:
     try:
         with file.open(encoding="utf-8") as lines:
             rows = rows_of(map(json.loads, lines), first, steps)
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise InvalidRequest(f"{file} is not a trace that can be read: {error}") from None
+    except OSError as error:
+        raise InvalidRequest(f"{file} cannot be read: {error}") from None
+    except (ValueError, LookupError, TypeError):
+        raise InvalidRequest(f"{file} is not what --trace writes") from None
     if output is None:
         print(as_text(rows))
         return
