@@ -147,7 +147,7 @@ def test_a_lock_shorter_than_the_patience_is_a_pause(
     summary(f"locked={lock_s} s", f"streams={NUM_STREAMS} equal={NUM_STREAMS}")
 
 
-@pytest.mark.parametrize("lock_s", repeated(full=30, short=8))
+@pytest.mark.parametrize("lock_s", repeated(full=30, short=6))
 def test_a_longer_lock_ends_streams_with_a_reason(
     scripted: Lives, summary: Callable[..., None], lock_s: float
 ) -> None:
@@ -160,6 +160,8 @@ def test_a_longer_lock_ends_streams_with_a_reason(
         with _locked(scripted):
             newcomer = pool.submit(Witness(scripted.port, SHORT).read)
             assert stays(scripted.server.is_open, lock_s)
+            # SQLite counts its naps and not their seconds: on a busy machine it is more patient
+            eventually(lambda: any(future.done() for future in reading), "somebody is told")
         for future in reading:
             future.result()
         newcomer.result()
