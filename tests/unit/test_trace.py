@@ -99,7 +99,7 @@ def test_what_is_no_trace_is_refused(content: bytes, tmp_path: Path) -> None:
     if not content:
         run(file, tmp_path / "out.svg", 0, 100)
         return
-    with pytest.raises(InvalidRequest, match="not a trace"):
+    with pytest.raises(InvalidRequest, match="is not what --trace writes"):
         run(file, None, 0, 100)
 
 
