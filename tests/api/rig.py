@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from streamwell.backends.scripted import Faults, Script, ScriptedEngine
 from streamwell.core.messages import ChatOptions, PartKind
+from streamwell.core.ports import Store
 from streamwell.core.types import (
     EventKind,
     GenerateRequest,
@@ -222,6 +223,27 @@ def text_of(events: Sequence[RunEvent], index: int = 0) -> str:
     return "".join(event.text for event in events if event.index == index)
 
 
+def services_of(
+    runs: RunService,
+    table: ModelTable,
+    store: Store,
+    metrics: Metrics,
+    keys: tuple[str, ...] = (),
+) -> Services:
+    """What routes depend on, with the presets in the box."""
+    return Services(
+        models=table,
+        runs=runs,
+        conversations=Conversations(store, runs),
+        metrics=metrics,
+        keys=KeyRing(keys),
+        unknown_fields=UnknownFields(),
+        presets=load_presets(),
+        ping_s=60.0,
+        version="0",
+    )
+
+
 def run(
     test: Callable[[Rig], Awaitable[None]],
     *,
@@ -248,17 +270,7 @@ def run(
         log = RunLog(store)
         table = ModelTable([model])
         runs = RunService(table, log, admission, metrics, grace_s=grace_s)
-        services = Services(
-            models=table,
-            runs=runs,
-            conversations=Conversations(store, runs),
-            metrics=metrics,
-            keys=KeyRing(keys),
-            unknown_fields=UnknownFields(),
-            presets=load_presets(),
-            ping_s=60.0,
-            version="0",
-        )
+        services = services_of(runs, table, store, metrics, keys)
         rig = Rig(engine, store, admission, services)
         await log.open()
         await model.load()

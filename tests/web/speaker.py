@@ -18,16 +18,14 @@ sys.path.append(str(Path(__file__).parents[1] / "api"))
 import httpx2
 import uvicorn
 from harness import DEADLINE_S, HOST, eventually
+from rig import services_of
 from test_tools import TEMPLATE
 
 from streamwell.backends.scripted import ScriptedEngine
 from streamwell.core.messages import ChatOptions, Message, PartKind
 from streamwell.server.app import create_app
-from streamwell.server.deps import Services, UnknownFields
-from streamwell.server.keys import KeyRing
-from streamwell.server.presets import load_presets
+from streamwell.server.deps import Services
 from streamwell.service.admission import Admission
-from streamwell.service.conversations import Conversations
 from streamwell.service.models import ModelTable
 from streamwell.service.run_log import RunLog
 from streamwell.service.runs import RunService
@@ -128,17 +126,7 @@ def _services(model: ServedModel, speaker: Speaker, keys: tuple[str, ...]) -> Se
     metrics = Metrics("0", lambda: {"m": speaker.stats()})
     store, table = MemoryStore(), ModelTable([model])
     runs = RunService(table, RunLog(store), Admission(64), metrics, grace_s=30.0)
-    return Services(
-        models=table,
-        runs=runs,
-        conversations=Conversations(store, runs),
-        metrics=metrics,
-        keys=KeyRing(keys),
-        unknown_fields=UnknownFields(),
-        presets=load_presets(),
-        ping_s=15.0,
-        version="0",
-    )
+    return services_of(runs, table, store, metrics, keys)
 
 
 @contextmanager

@@ -53,6 +53,16 @@ def create_app(
         openapi_url=None,
     )
     app.state.services = services
+    _add_routes(app)
+    add_error_handlers(app)
+    limited: ASGIApp = BodyLimit(app, max_body_bytes)
+    if cors_origins:
+        limited = CORSMiddleware(limited, allow_origins=cors_origins, **_CORS)
+    return RequestLog(limited if allowed_hosts is None else HostCheck(limited, allowed_hosts))
+
+
+def _add_routes(app: FastAPI) -> None:
+    """All of them, closed but for health and the page."""
     app.include_router(page.router)
     app.include_router(ops.health_router)
     closed = [Depends(authorize)]
@@ -73,8 +83,3 @@ def create_app(
         app.include_router(conversations.router, prefix=prefix, dependencies=closed)
         app.include_router(models.router, prefix=prefix, dependencies=closed)
         app.include_router(models.operators_router, prefix=prefix, dependencies=closed)
-    add_error_handlers(app)
-    limited: ASGIApp = BodyLimit(app, max_body_bytes)
-    if cors_origins:
-        limited = CORSMiddleware(limited, allow_origins=cors_origins, **_CORS)
-    return RequestLog(limited if allowed_hosts is None else HostCheck(limited, allowed_hosts))

@@ -114,19 +114,13 @@ def build(
         chat_dialect=OPENAI if settings.compat is None else TRANSFORMERS_OPENAI_API,
     )
 
-    return Application(
-        asgi=create_app(
-            services,
-            max_body_bytes=settings.max_body_mib * _MIB,
-            allowed_hosts=settings.allowed_hosts if settings.checks_hosts else None,
-            cors_origins=settings.cors_origin,
-        ),
-        services=services,
-        models=at_start,
-        run_log=run_log,
-        store=store,
-        settings=settings,
+    asgi = create_app(
+        services,
+        max_body_bytes=settings.max_body_mib * _MIB,
+        allowed_hosts=settings.allowed_hosts if settings.checks_hosts else None,
+        cors_origins=settings.cors_origin,
     )
+    return Application(asgi, services, at_start, run_log, store, settings)
 
 
 def _make_table(settings: Settings, folders: Mapping[str, Path], make: ModelMaker) -> ModelTable:

@@ -34,8 +34,19 @@ def make_engine(
     """
     if settings.engine == "scripted":
         return _scripted_engine(settings)
+    return ProcessEngine(
+        _config(settings, model_path, draft, trace),
+        hang_timeout_s=settings.engine_hang_s,
+        first=first,
+        launch=partial(launch, settings.engine),
+    )
+
+
+def _config(
+    settings: Settings, model_path: Path, draft: str | None, trace: Path | None
+) -> EngineConfig:
     kv_cache_bytes = None if settings.kv_cache_mib is None else settings.kv_cache_mib * _MIB
-    config = EngineConfig(
+    return EngineConfig(
         model_path=str(model_path),
         device=settings.device,
         dtype=settings.dtype,
@@ -58,12 +69,6 @@ def make_engine(
         max_loras=settings.max_loras,
         max_lora_rank=settings.max_lora_rank,
         trace_path=None if trace is None else str(trace),
-    )
-    return ProcessEngine(
-        config,
-        hang_timeout_s=settings.engine_hang_s,
-        first=first,
-        launch=partial(launch, settings.engine),
     )
 
 

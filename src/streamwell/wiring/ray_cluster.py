@@ -85,7 +85,10 @@ class Gateway:
         engines: Mapping[str, DeploymentHandle[Any]],
     ) -> None:
         configure_logging(settings.log_level, as_json=settings.log_json)
-        folders = {name: resolve(model, settings.revision) for name, model in models.items()}
+        folders = {
+            name: await asyncio.to_thread(resolve, model, settings.revision)
+            for name, model in models.items()
+        }
         handles = {folders[name]: handle for name, handle in engines.items()}
 
         def make(_settings: Settings, path: Path, *_others: object) -> RayServeEngine:
