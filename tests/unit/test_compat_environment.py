@@ -130,7 +130,9 @@ def test_one_warning_tells_what_changes_nothing(monkeypatch: pytest.MonkeyPatch)
     """By name, with what stands in its place; names that set something are not in it."""
     environ = {"MODEL_TYPE": "AutoModelForCausalLM", "HOTLOAD": "true", "PORT": "1", "HQQ": "true"}
     logger = structlog.testing.CapturingLogger()
-    monkeypatch.setattr(compat, "log", structlog.wrap_logger(logger, processors=[]))
+    # a wrapper of its own: the configured one may leave warnings out
+    wrapped = structlog.wrap_logger(logger, processors=[], wrapper_class=structlog.BoundLogger)
+    monkeypatch.setattr(compat, "log", wrapped)
     compat.warn(environ)
     compat.warn({"CACHE_TYPE": "", "PORT": "1"})
 
