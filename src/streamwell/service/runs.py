@@ -108,6 +108,10 @@ class RunService:
                 return run.spec
         return await self.log.run_of_key(tenant, idempotency_key)
 
+    def live(self, tenant: str) -> list[RunSpec]:
+        """A tenant's runs that this server has in hand, in the order in which they came."""
+        return [run.spec for run in self._live.values() if run.spec.tenant == tenant]
+
     def is_paused(self, run_id: str) -> bool:
         run = self._live.get(run_id)
         return run is not None and run.task is None

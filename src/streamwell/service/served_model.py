@@ -12,7 +12,13 @@ from typing import Protocol
 import structlog
 
 from streamwell.core.engine_state import EngineInfo, EngineState
-from streamwell.core.errors import EngineUnavailable, LoadError, ModelLoading, ModelUnloaded
+from streamwell.core.errors import (
+    EngineUnavailable,
+    LoadError,
+    ModelLoading,
+    ModelUnloaded,
+    NotEnoughMemory,
+)
 from streamwell.core.messages import ChatOptions, Message, PartKind
 from streamwell.core.ports import Engine
 from streamwell.service.gathering import Gathering
@@ -120,6 +126,14 @@ class ServedModel(Loadable):
         """The server is not ready without it."""
         is_loaded = self.phase is Phase.LOADED or self.error is not None
         return self.is_at_start and is_loaded
+
+    def fits(self) -> bool:
+        """Whether there is memory to load it; blocks."""
+        try:
+            self._check_memory()
+        except NotEnoughMemory:
+            return False
+        return True
 
     def require(self) -> tuple[Encoder, EngineInfo]:
         """What a request needs, now.

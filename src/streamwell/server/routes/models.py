@@ -21,7 +21,9 @@ from streamwell.server.deps import (
 from streamwell.server.errors import JSONBytes, describe
 from streamwell.server.run_response import HEADERS
 from streamwell.server.schemas.models import LoadRequest, UnloadRequest
+from streamwell.service.lifecycle import Phase
 from streamwell.service.models import Served
+from streamwell.service.served_model import ServedModel
 
 router = APIRouter(route_class=ClosedRoute, tags=["models"])
 operators_router = APIRouter(
@@ -33,14 +35,22 @@ _LOOK_S, _SAY_S = 0.1, 5.0
 
 
 @router.get("/models")
-async def list_models(services: ServicesDep, tenant: TenantDep) -> dict[str, Any]:
-    """Every name of every model."""
-    cards = [
-        _card(model, name, services, tenant)
-        for model in services.models.models
-        for name in model.names
-    ]
+async def list_models(
+    services: ServicesDep, tenant: TenantDep, *, fits: bool = False
+) -> dict[str, Any]:
+    """Every name of every model; on request with whether there is memory to load it."""
+    cards = []
+    for model in services.models.models:
+        fit = {"fits": await _fits(model)} if fits else {}
+        cards += [_card(model, name, services, tenant) | fit for name in model.names]
     return {"object": "list", "data": cards}
+
+
+async def _fits(model: Served) -> bool | None:
+    """Of a model that is there already, and of an adapter, it is no question: `None`."""
+    if not isinstance(model, ServedModel) or model.phase is Phase.LOADED:
+        return None
+    return await asyncio.to_thread(model.fits)
 
 
 @router.get("/models/{model_id:path}")

@@ -7,12 +7,15 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
+from streamwell.core.types import RunSpec
 from streamwell.server.answers import Resume, ResumeDep, begin, follow, idempotency_key
+from streamwell.server.convert.messages import page_of
 from streamwell.server.convert.text import TextEncoder, run_dict, text_run
 from streamwell.server.convert.unsupported import refuse_unsupported
 from streamwell.server.cursor import run_of
 from streamwell.server.deps import Services, ServicesDep, TenantDep, routers
 from streamwell.server.errors import JSONBytes
+from streamwell.server.paging import NewestFirstDep
 from streamwell.server.queries import from_query, refuse_other_sites
 from streamwell.server.schemas.runs import StartRunRequest, TicketRequest
 
@@ -31,6 +34,21 @@ async def start_run(
     return JSONBytes(
         await _run_dict(run_id, services, tenant), 201, {"Location": f"/v1/runs/{run_id}"}
     )
+
+
+@router.get("/runs", response_model=None)
+async def list_runs(services: ServicesDep, tenant: TenantDep, query: NewestFirstDep) -> Response:
+    """The caller's runs that this server has in hand: in progress, or paused."""
+    runs = services.runs
+    specs = {spec.run_id: spec for spec in runs.live(tenant)}
+    page = page_of(
+        [{"id": run_id} for run_id in specs],
+        limit=query.limit,
+        after=query.after,
+        newest_first=query.newest_first,
+    )
+    page["data"] = [await _as_it_stands(specs[entry["id"]], services) for entry in page["data"]]
+    return JSONBytes(page)
 
 
 @router.get("/runs/{run_id}", response_model=None)
@@ -88,6 +106,9 @@ async def _go_on(run_id: str, resume: Resume) -> Response:
 
 
 async def _run_dict(run_id: str, services: Services, tenant: str) -> dict[str, Any]:
-    spec = await services.runs.find(run_id, tenant)
-    events = await services.runs.log.events(run_id)
-    return run_dict(spec, events, is_paused=services.runs.is_paused(run_id))
+    return await _as_it_stands(await services.runs.find(run_id, tenant), services)
+
+
+async def _as_it_stands(spec: RunSpec, services: Services) -> dict[str, Any]:
+    events = await services.runs.log.events(spec.run_id)
+    return run_dict(spec, events, is_paused=services.runs.is_paused(spec.run_id))
