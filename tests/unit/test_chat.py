@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from streamwell.cli.address import Address
 from streamwell.cli.chat import run
 from streamwell.core.errors import EngineDied, InvalidRequest
 
@@ -66,7 +67,7 @@ def _one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def talk(answers: Answers) -> None:
     with serving(answers) as url:
-        run(url=url, model="", system="", api_key="")
+        run(Address(url=url), model="", system="")
 
 
 @pytest.mark.parametrize("first", [OURS, COMPATIBLE], ids=["ours", "another"])
@@ -126,8 +127,8 @@ def test_an_address_without_a_server_is_told_in_one_line() -> None:
         pass
     for nowhere in (url, "http://[::1", "nonsense://x"):
         with pytest.raises(SystemExit) as exit_:
-            run(url=nowhere, model="", system="", api_key="")
-        assert f"streamwell: no server answers at {nowhere}" == exit_.value.code
+            run(Address(url=nowhere), model="", system="")
+        assert str(exit_.value.code).startswith(f"streamwell: no server answers at {nowhere}: ")
 
 
 @pytest.mark.parametrize(

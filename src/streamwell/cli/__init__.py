@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.config import Env
 from cyclopts.validators import Number
 
 from streamwell import __version__
-from streamwell.cli import compat
-from streamwell.cli.db import app as db
+from streamwell.cli import compat, db, models, runs
+from streamwell.cli.address import HERE, At
 from streamwell.core.errors import StreamwellError
 from streamwell.models import BUILT_IN
 from streamwell.settings import Settings
@@ -23,7 +23,8 @@ app = App(
     version=__version__,
     config=(Env("STREAMWELL_", command=False), compat.fill_in),
 )
-app.command(db)
+for part in (runs, models, db):
+    app.command(part.app)
 
 
 @app.command
@@ -51,29 +52,66 @@ def serve(
 
 
 @app.command
-def chat(
-    *,
-    url: str = "http://127.0.0.1:8000",
-    model: str = "",
-    system: str = "",
-    api_key: str = "",
-) -> None:
+def chat(*, model: str = "", system: str = "", address: At = HERE) -> None:
     """Talk to a model in the terminal; starts a server if none answers.
 
     Parameters
     ----------
-    url
-        Address of the server.
     model
         Name of the model; default: the first one of the server.
     system
         System prompt.
-    api_key
-        Key of the server.
     """
     from streamwell.cli.chat import run
 
-    run(url=url.rstrip("/"), model=model, system=system, api_key=api_key)
+    run(address, model=model, system=system)
+
+
+@app.command(name="run")
+def run_prompt(
+    prompt: str = "",
+    /,
+    *,
+    model: str | None = None,
+    system: str = "",
+    max_tokens: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    temperature: Annotated[float | None, Parameter(validator=Number(gte=0, lte=100))] = None,
+    seed: int | None = None,
+    address: At = HERE,
+) -> None:
+    """Print the answer to one prompt, as plain text; what is piped in is added to the prompt.
+
+    Parameters
+    ----------
+    prompt
+        The prompt.
+    model
+        Name of the model; default: the first one of the server.
+    system
+        System prompt.
+    max_tokens
+        Longest answer in tokens; default: to the end of the context.
+    temperature
+        0 always takes the likeliest word; default: the model's own.
+    seed
+        The same request with the same seed gets the same answer.
+    """
+    from streamwell.cli.run import run
+
+    options = {"model": model, "max_tokens": max_tokens, "temperature": temperature, "seed": seed}
+    run(address, prompt, system, options)
+
+
+@app.command
+def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
+    """Print what makes a shell complete commands and flags, to be sourced by it.
+
+    Parameters
+    ----------
+    shell
+        As in `source <(streamwell completion bash)`.
+    """
+    print(app.generate_completion(prog_name="streamwell", shell=shell))
 
 
 @app.command

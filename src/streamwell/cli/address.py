@@ -1,0 +1,37 @@
+"""Which server the commands talk to that need one. Imports little: `--help` must be instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Parameter
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Which server it is; each flag is an environment variable too."""
+
+    url: str = DEFAULT_URL
+    "Address of the server."
+
+    api_key: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    "Key of the server; of several the first is sent. Better as STREAMWELL_API_KEY."
+
+    @property
+    def base(self) -> str:
+        return self.url.rstrip("/")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.api_key[0]}"} if self.api_key else {}
+
+
+#: How a command takes the address, and what it is without flags.
+At = Annotated[Address, Parameter(name="*")]
+HERE = Address()
+
+#: A flag of commands whose output programs read.
+AsJson = Annotated[bool, Parameter(negative="")]

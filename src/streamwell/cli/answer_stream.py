@@ -1,0 +1,203 @@
+"""An answer's events, each once, through lost connections and restarts of the server.
+
+A request is sent with an Idempotency-Key, so sending it again generates nothing twice. As soon as
+the run is known (`x-run-id`), a broken stream is taken up by its id, after the last frame seen.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from streamwell.cli.remote import UnfitServer, message_of, parsed, refusal, unfit
+from streamwell.core.errors import EngineDied
+
+#: How long a server may be away before the answer is given up, and the longest pause between tries.
+PATIENCE_S = 60.0
+_MAX_PAUSE_S = 2.0
+_FIRST_PAUSE_S = 0.1
+
+
+class ConnectionLost(UnfitServer):
+    """The answer broke off; its run may be followed later, if the server kept it."""
+
+
+class _Cut(Exception):
+    """The stream ended before the answer did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One server-sent event."""
+
+    id: str
+    name: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    path: str
+    body: dict[str, Any] | None = None
+
+
+class AnswerStream:
+    """The payloads of one answer, in order; iterate once."""
+
+    def __init__(
+        self, client: httpx2.Client, path: str, body: dict[str, Any], *, resume_path: str
+    ) -> None:
+        """Nothing is sent before the first payload is asked for.
+
+        Args:
+            client: of the server.
+            path: where the request is posted; `body` is its JSON.
+            body: with `"stream": true`.
+            resume_path: where its run is taken up; `{run_id}` stands for the id.
+        """
+        self.run_id = ""
+        self._client = client
+        self._start = _Request("POST", path, body)
+        self._resume_path = resume_path
+        self._key = uuid.uuid4().hex
+        #: The server does not name its runs, so it is none of ours, and nothing can be taken up.
+        self._is_foreign = False
+        self._last_id = ""
+        self._deadline_s = 0.0
+
+    @classmethod
+    def of_run(cls, client: httpx2.Client, run_id: str) -> AnswerStream:
+        """A run that somebody else has started, from its beginning on."""
+        stream = cls(client, "", {}, resume_path="/v1/runs/{run_id}/events")
+        stream.run_id = run_id
+        return stream
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Follow the answer to its end.
+
+        Raises:
+            InvalidRequest: the server refuses, in its own words.
+            EngineDied: the run has failed.
+            ConnectionLost: it broke off, and could not be taken up within `PATIENCE_S`.
+            UnfitServer: it is no stream of such a server.
+            httpx2.HTTPError: it broke off, and is not of a kind that can be taken up.
+        """
+        self._touch()
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            last_id = self._last_id
+            try:
+                yield from self._connection()
+            except (_Cut, httpx2.TransportError) as error:
+                if self._is_foreign:
+                    raise
+                if last_id != self._last_id:
+                    pause_s = _FIRST_PAUSE_S
+                self._pause(pause_s, error)
+                pause_s = min(2 * pause_s, _MAX_PAUSE_S)
+            else:
+                return
+
+    def _touch(self) -> None:
+        self._deadline_s = time.monotonic() + PATIENCE_S
+
+    def _pause(self, pause_s: float, error: Exception) -> None:
+        if time.monotonic() + pause_s > self._deadline_s:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            hint = f"; `streamwell runs follow {self.run_id}` goes on" if self.run_id else ""
+            raise ConnectionLost(f"the answer broke off: {reason}{hint}")
+        time.sleep(pause_s)
+
+    def _connection(self) -> Iterator[dict[str, Any]]:
+        """Payloads of one connection; returns at the answer's end, raises `_Cut` before it."""
+        with self._opened() as response:
+            if response.status_code == 204:  # the end had been seen
+                return
+            self._check(response)
+            self.run_id = response.headers.get("x-run-id", self.run_id)
+            self._is_foreign = not self.run_id
+            for frame in frames_of(response.iter_lines()):
+                self._touch()
+                if frame.data == "[DONE]":
+                    return
+                payload = _payload(frame, response)
+                self._check_failure(frame, payload)
+                self._last_id = frame.id or self._last_id
+                yield payload
+                if frame.name == "done":
+                    return
+        if not self._is_foreign:
+            raise _Cut("the connection was closed")
+
+    @contextmanager
+    def _opened(self) -> Iterator[httpx2.Response]:
+        request = self._next_request()
+        headers = {"idempotency-key": self._key} if request.body else {}
+        if self._last_id:
+            headers["last-event-id"] = self._last_id
+        with self._client.stream(
+            request.method, request.path, json=request.body, headers=headers
+        ) as response:
+            yield response
+
+    def _next_request(self) -> _Request:
+        if not self.run_id:
+            return self._start
+        path = self._resume_path.format(run_id=self.run_id)
+        start = "" if self._last_id else "starting_after=-1"
+        return _Request("GET", f"{path}{'&' if '?' in path else '?'}{start}".rstrip("?&"))
+
+    def _check(self, response: httpx2.Response) -> None:
+        if response.status_code != 200:
+            response.read()
+            if response.status_code == 503 and "retry-after" in response.headers:
+                raise _Cut(message_of(parsed(response)) or "status 503")
+            raise refusal(response)
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            raise UnfitServer(unfit(response))
+
+    def _check_failure(self, frame: Frame, payload: dict[str, Any]) -> None:
+        """An error without an id is not the run's end, which is in the log: the run goes on."""
+        if not payload.get("error"):
+            return
+        message = message_of(payload) or "the server did not say why"
+        if not self._is_foreign and not frame.id:
+            raise _Cut(message)
+        raise EngineDied(message)
+
+
+def frames_of(lines: Iterator[str]) -> Iterator[Frame]:
+    """Server-sent events with data; of those without, nothing."""
+    frame_id, name, data = "", "", []
+    for line in lines:
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        match field:
+            case "id":
+                frame_id = value
+            case "event":
+                name = value
+            case "data":
+                data.append(value)
+            case "" if not line:
+                if data:
+                    yield Frame(frame_id, name, "\n".join(data))
+                frame_id, name, data = "", "", []
+
+
+def _payload(frame: Frame, response: httpx2.Response) -> dict[str, Any]:
+    try:
+        payload = json.loads(frame.data)
+    except ValueError:
+        payload = None
+    if not isinstance(payload, dict):
+        raise UnfitServer(f"{unfit(response)}, with events of another kind")
+    return payload

@@ -1,0 +1,53 @@
+"""The text of one answer to a conversation, as it comes; shared by `chat` and `run`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+
+from streamwell.cli.answer_stream import AnswerStream
+from streamwell.cli.remote import UnfitServer
+
+_PATH = "/v1/chat/completions"
+
+
+class ChatAnswer:
+    """One answer; iterate once for its pieces of text."""
+
+    def __init__(self, client: httpx2.Client, body: dict[str, Any]) -> None:
+        """`body` is a chat completion without `stream`."""
+        self.finish_reason = ""
+        self._client = client
+        self._stream = AnswerStream(
+            client, _PATH, body | {"stream": True}, resume_path=f"{_PATH}/{{run_id}}?stream=true"
+        )
+
+    @property
+    def run_id(self) -> str:
+        """Empty until the answer begins, and with servers of another make."""
+        return self._stream.run_id
+
+    def __iter__(self) -> Iterator[str]:
+        """Raises what `AnswerStream` does."""
+        for chunk in self._stream:
+            try:
+                choices = chunk["choices"]
+                text = "".join(choice["delta"].get("content") or "" for choice in choices)
+                reasons = [choice.get("finish_reason") for choice in choices]
+            except (LookupError, TypeError, AttributeError) as error:
+                raise UnfitServer(
+                    "this does not look like an OpenAI-compatible server: POST "
+                    f"{_PATH} is answered with events of another kind"
+                ) from error
+            self.finish_reason = next(filter(None, reasons), self.finish_reason)
+            if text:
+                yield text
+
+    def cancel(self) -> None:
+        """End its run now, rather than when the server gives its reader up."""
+        if self.run_id:
+            with contextlib.suppress(httpx2.HTTPError):
+                self._client.post(f"/v1/runs/{self.run_id}/cancel", timeout=5.0)

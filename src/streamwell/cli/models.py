@@ -1,0 +1,140 @@
+"""`streamwell models`: what a server serves or could: listed, loaded, unloaded."""
+
+from __future__ import annotations
+
+import sys
+from json import dumps, loads
+from typing import TYPE_CHECKING, Any
+
+from cyclopts import App
+
+from streamwell.cli.address import HERE, AsJson, At
+
+if TYPE_CHECKING:
+    import httpx2
+
+app = App(name="models", help="Look at what a server serves; load and unload models.")
+
+_MIB = 1 << 20
+
+
+@app.default
+@app.command(name="list")
+def list_(*, json: AsJson = False, address: At = HERE) -> None:
+    """List models and adapters: their state, their size, and whether they fit into memory.
+
+    Parameters
+    ----------
+    json
+        Print JSON, an object per model and line.
+    """
+    from streamwell.cli.remote import call, connected
+
+    with connected(address) as client:
+        cards = call(client, "GET", "/v1/models", params={"fits": "true"})["data"]
+    if not json:
+        _print_table(cards)
+        return
+    for card in cards:
+        print(dumps(card, ensure_ascii=False))
+
+
+@app.command
+def load(model: str, *, base: str | None = None, address: At = HERE) -> None:
+    """Load a model of the server's `--models-dir`, with a progress bar; wants an operator's key.
+
+    Parameters
+    ----------
+    model
+        Its name, as `streamwell models list` shows it.
+    base
+        Of an adapter: the model that it adapts.
+    """
+    from streamwell.cli.remote import connected
+
+    body = {"model": model, "stream": True} | ({"base": base} if base else {})
+    with connected(address) as client:
+        card = _load(client, body)
+    print(f"{card['id']} {card['status']}")
+
+
+@app.command
+def unload(model: str, *, address: At = HERE) -> None:
+    """Unload a model when the runs that use it have ended; wants an operator's key.
+
+    Parameters
+    ----------
+    model
+        Its name.
+    """
+    from streamwell.cli.remote import call, connected
+
+    with connected(address) as client:
+        card = call(client, "POST", "/v1/models/unload", json={"model": model})
+    print(f"{card['id']} {card['status']}")
+
+
+def _load(client: httpx2.Client, body: dict[str, Any]) -> dict[str, Any]:
+    """The model's card in the end.
+
+    Raises:
+        InvalidRequest: the server refuses.
+        LoadError: it cannot be loaded.
+        UnfitServer: the stream ended without a word.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from streamwell.cli.answer_stream import frames_of
+    from streamwell.cli.remote import UnfitServer, message_of, refusal
+    from streamwell.core.errors import LoadError
+
+    console = Console(stderr=True)
+    with (
+        client.stream("POST", "/v1/models/load", json=body) as response,
+        Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as progress,
+    ):
+        if response.status_code != 200:
+            response.read()
+            raise refusal(response)
+        bar = progress.add_task(body["model"], total=1.0)
+        for frame in frames_of(response.iter_lines()):
+            event: dict[str, Any] = loads(frame.data)
+            if message := message_of(event):
+                raise LoadError(message)
+            if event.get("object") == "model":
+                return event
+            stage = f"{body['model']}: {event['stage']}"
+            progress.update(bar, completed=event["progress"], description=stage)
+    raise UnfitServer("the server went away; a load goes on without its client")
+
+
+def _print_table(cards: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("model", "state", "size", "context", "family", "fits")
+    for card in cards:
+        cells = (card["id"], _state(card), _size(card), str(card.get("context_length") or ""))
+        table.add_row(*map(Text, (*cells, card.get("family") or "", _fit(card))))
+    Console().print(table)
+
+
+def _state(card: dict[str, Any]) -> str:
+    state = str(card.get("status", ""))
+    if card.get("loads_on_request"):
+        state += ", loads on request"
+    return f"{state}: {card['error']}" if card.get("error") else state
+
+
+def _size(card: dict[str, Any]) -> str:
+    size_bytes = card.get("size_bytes")
+    return f"{size_bytes / _MIB:,.0f} MiB" if size_bytes else ""
+
+
+def _fit(card: dict[str, Any]) -> str:
+    """Of a loaded model, and of an adapter, it is no question."""
+    if (fits := card.get("fits")) is None:
+        return ""
+    return "yes" if fits else "no: too little memory"

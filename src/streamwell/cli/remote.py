@@ -1,0 +1,147 @@
+"""A running server, as the commands that talk to one see it; failures are one line for people."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+
+from streamwell.cli.address import Address
+from streamwell.core.errors import InvalidRequest, LoadError
+
+_CONNECT_S = 10.0
+#: A server of ours says something at least every `--sse-ping-s`; after so long it is gone.
+SILENCE_S = 120.0
+_START_TIMEOUT_S = 300.0
+
+
+class UnfitServer(Exception):
+    """Nobody is there, or it speaks another language; the message says so to the user."""
+
+
+@contextlib.contextmanager
+def connected(address: Address) -> Iterator[httpx2.Client]:
+    """A client of the server, which answers; what is wrong with it ends the process with 1."""
+    with told(address.base):
+        check_answers(address.base)
+        with client_of(address.base, address.headers) as client:
+            yield client
+
+
+def client_of(base: str, headers: dict[str, str]) -> httpx2.Client:
+    timeout = httpx2.Timeout(_CONNECT_S, read=None)
+    # plain HTTP needs no certificates, and loading them takes a tenth of a second
+    return httpx2.Client(
+        base_url=base, headers=headers, timeout=timeout, verify=base.startswith("https")
+    )
+
+
+@contextlib.contextmanager
+def told(url: str) -> Iterator[None]:
+    """End the process with 1, and a line that says why, when the server is not as it should be."""
+    try:
+        yield
+    except UnfitServer as error:
+        sys.exit(f"streamwell: {error}")
+    except httpx2.HTTPError as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        sys.exit(f"streamwell: the connection to {url} failed: {reason}")
+    except BrokenPipeError:
+        # Whoever read has had enough, like `head`; nothing is left to flush at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def answers(url: str) -> bool:
+    try:
+        httpx2.get(f"{url}/live", timeout=2.0, verify=url.startswith("https"))
+    except (httpx2.TransportError, httpx2.InvalidURL):
+        return False
+    return True
+
+
+def check_answers(url: str) -> None:
+    """Raises `UnfitServer`, with what to do."""
+    if not answers(url):
+        raise UnfitServer(
+            f"no server answers at {url}: start one with `streamwell serve`, or name another with "
+            "--url or STREAMWELL_URL"
+        )
+
+
+def call(client: httpx2.Client, method: str, path: str, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - httpx2's own
+    """The JSON object that a route answers with.
+
+    Raises:
+        InvalidRequest: the server refused, in its own words.
+        UnfitServer: it answered with something else.
+    """
+    response = client.request(method, path, **options)
+    body = parsed(response)
+    if response.is_success and isinstance(body, dict):
+        return body
+    raise refusal(response)
+
+
+def refusal(response: httpx2.Response) -> Exception:
+    """What an answer that has been read, and is no success, comes to."""
+    if text := message_of(parsed(response)):
+        return InvalidRequest(text)
+    return UnfitServer(unfit(response))
+
+
+def parsed(response: httpx2.Response) -> Any:  # noqa: ANN401 - it may be anything
+    """The JSON of an answer that has been read; `None` if it is none."""
+    try:
+        return response.json()
+    except ValueError:
+        return None
+
+
+def message_of(body: Any) -> str:  # noqa: ANN401 - it may be anything
+    """What an OpenAI-compatible server says is wrong; empty if this is not its way to say it."""
+    error = body.get("error") if isinstance(body, dict) else None
+    message = error.get("message") if isinstance(error, dict) else error
+    return " ".join(message.split()) if isinstance(message, str) else ""
+
+
+def unfit(response: httpx2.Response) -> str:
+    request, kind = response.request, response.headers.get("content-type", "nothing")
+    return (
+        f"this does not look like an OpenAI-compatible server: {request.method} {request.url.path} "
+        f"is answered with {response.status_code} and {kind}"
+    )
+
+
+def wait_until_ready(client: httpx2.Client) -> None:
+    """Wait while a server of ours loads its model; one of another make is taken as it is.
+
+    Raises:
+        LoadError: the model cannot be loaded, or it takes more than five minutes.
+        InvalidRequest, UnfitServer: it is of another make, and does not answer as such servers do.
+    """
+    deadline_s = time.monotonic() + _START_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        with contextlib.suppress(httpx2.TransportError):
+            status = parsed(client.get("/ready"))
+            if not isinstance(status, dict) or "status" not in status:
+                _check_compatible(client)
+                return
+            client.timeout = httpx2.Timeout(_CONNECT_S, read=SILENCE_S)
+            if status["status"] == "ready":
+                return
+            if error := status.get("error"):
+                raise LoadError(str(error))
+        time.sleep(0.1)
+    raise LoadError("the server did not become ready")
+
+
+def _check_compatible(client: httpx2.Client) -> None:
+    """Ask for what every OpenAI-compatible server has, before the user types a line."""
+    if "data" not in (models := call(client, "GET", "/v1/models")):
+        raise UnfitServer(f"GET /v1/models is answered with {models}")

@@ -1,0 +1,141 @@
+"""`streamwell runs`: what a server generates now: listed, followed, cancelled."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from json import dumps
+from typing import TYPE_CHECKING, Any
+
+from cyclopts import App
+
+from streamwell.cli.address import HERE, AsJson, At
+
+if TYPE_CHECKING:
+    import httpx2
+
+app = App(name="runs", help="Look at what a server generates now, follow it, cancel it.")
+
+
+@app.default
+@app.command(name="list")
+def list_(*, json: AsJson = False, address: At = HERE) -> None:
+    """List the runs that a server has in hand, the newest first.
+
+    Parameters
+    ----------
+    json
+        Print JSON, an object per run and line.
+    """
+    from streamwell.cli.remote import connected
+
+    with connected(address) as client:
+        runs = list(_runs(client))
+        _print_json(runs) if json else _print_table(runs)
+
+
+@app.command
+def follow(run: str, *, json: AsJson = False, address: At = HERE) -> None:
+    """Print a run's text as it comes, from its beginning; a lost connection is taken up again.
+
+    Parameters
+    ----------
+    run
+        Id of the run; `last` is the newest one in hand.
+    json
+        Print the events, an object per line.
+    """
+    from streamwell.cli.answer_stream import AnswerStream
+    from streamwell.cli.remote import connected
+    from streamwell.core.errors import EngineDied
+
+    with connected(address) as client:
+        try:
+            events = AnswerStream.of_run(client, _id_of(client, run))
+            _print_json(events) if json else _print_text(events)
+        except EngineDied as error:
+            sys.exit(f"streamwell: {error}")
+        except KeyboardInterrupt:  # the run has other readers, or waits for one
+            print()
+
+
+@app.command
+def cancel(*runs: str, address: At = HERE) -> None:
+    """End runs, for all of their readers.
+
+    Parameters
+    ----------
+    runs
+        Their ids; `last` is the newest one in hand.
+    """
+    from streamwell.cli.remote import call, connected
+    from streamwell.core.errors import InvalidRequest
+
+    if not runs:
+        raise InvalidRequest("name the runs to cancel, or `last`", "runs")
+    with connected(address) as client:
+        for run in runs:
+            shown = call(client, "POST", f"/v1/runs/{_id_of(client, run)}/cancel")
+            print(f"{shown['id']} {shown['status']}")
+
+
+def _runs(client: httpx2.Client) -> Iterator[dict[str, Any]]:
+    """All pages of the list."""
+    from streamwell.cli.remote import call
+
+    after = ""
+    while True:
+        page = call(client, "GET", "/v1/runs", params={"limit": 100, "after": after})
+        yield from page["data"]
+        if not page["has_more"]:
+            return
+        after = page["last_id"]
+
+
+def _id_of(client: httpx2.Client, run: str) -> str:
+    from urllib.parse import quote
+
+    from streamwell.core.errors import InvalidRequest
+
+    if run != "last":
+        return quote(run, safe="")
+    newest = next(_runs(client), None)
+    if newest is None:
+        raise InvalidRequest("the server has no run in hand", "run")
+    return str(newest["id"])
+
+
+def _print_json(entries: Iterable[dict[str, Any]]) -> None:
+    for entry in entries:
+        print(dumps(entry, ensure_ascii=False), flush=True)
+
+
+def _print_text(events: Iterable[dict[str, Any]]) -> None:
+    """The text of the first choice on standard output, and what it ended with on the other one."""
+    for event in events:
+        if text := event.get("text"):
+            if not event.get("index"):
+                print(text, end="", flush=True)
+        elif reason := event.get("finish_reason"):
+            print()
+            tokens = (event.get("usage") or {}).get("completion_tokens")
+            print(f"streamwell: {reason}, {tokens} tokens", file=sys.stderr)
+
+
+def _print_table(runs: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("run", "status", "model", "age", "text")
+    for run in runs:
+        age_s = max(0, round(time.time() - run["created"]))
+        cells = (run["id"], run["status"], run["model"], f"{age_s} s", _end_of(run))
+        table.add_row(*map(Text, cells))  # whatever looks like markup in them is none
+    Console().print(table if runs else "No run is in hand.")
+
+
+def _end_of(run: Mapping[str, Any]) -> str:
+    """The last words of the first choice."""
+    return " ".join(run["choices"][0]["text"].split())[-40:]

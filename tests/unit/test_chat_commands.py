@@ -1,0 +1,123 @@
+"""The commands of `streamwell chat`, and texts of several lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streamwell.cli.chat_commands import Commands, Conversation
+from streamwell.cli.chat_input import ChatInput
+from streamwell.core.errors import InvalidRequest
+
+
+def commands(conversation: Conversation, answer: Callable[[], None] = lambda: None) -> Commands:
+    return Commands(conversation, answer=answer, list_models=lambda: ["brooklet", "other"])
+
+
+def talked() -> Conversation:
+    conversation = Conversation(model="other", system="Be kind.")
+    conversation.say("user", "Hello!")
+    conversation.say("assistant", "Hi ✓")
+    return conversation
+
+
+def test_the_system_prompt_and_the_model_are_those_of_the_next_answer() -> None:
+    """They are in the request, and can be taken back; an unknown model is refused with names."""
+    conversation = Conversation()
+    run = commands(conversation).run
+    conversation.say("user", "Hello!")
+
+    assert {"messages": [{"role": "user", "content": "Hello!"}]} == conversation.body()
+    run("/system Be kind.")
+    run("/model other")
+    assert {"role": "system", "content": "Be kind."} == conversation.body()["messages"][0]
+    assert "other" == conversation.body()["model"]
+    assert "  brooklet\n* other" == run("/model")
+    with pytest.raises(InvalidRequest, match="'gpt-7'; there are brooklet, other"):
+        run("/model gpt-7")
+    run("/system")
+    assert 1 == len(conversation.body()["messages"])
+
+
+def test_a_conversation_is_saved_and_loaded(tmp_path: Path) -> None:
+    """What was said, to whom, and how; the file is readable by its owner only."""
+    path, conversation = tmp_path / "talk.json", Conversation()
+
+    assert "2 messages" in commands(talked()).run(f"/save {path}")
+    assert 0o600 == path.stat().st_mode & 0o777
+    assert "2 messages" in commands(conversation).run(f"/load {path}")
+    assert talked() == conversation
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        "{",
+        "[]",
+        "{}",
+        json.dumps({"messages": [{"role": "tool", "content": "x"}]}),
+        json.dumps({"messages": [{"role": "user", "content": 5}]}),
+        json.dumps({"messages": [], "system": None}),
+    ],
+)
+def test_what_is_no_conversation_changes_nothing(tmp_path: Path, saved: str) -> None:
+    """It is refused by name, and what was said stays."""
+    path, conversation = tmp_path / "talk.json", talked()
+    path.write_text(saved, encoding="utf-8")
+
+    with pytest.raises(InvalidRequest, match="no conversation that /save wrote"):
+        commands(conversation).run(f"/load {path}")
+    assert talked() == conversation
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("/load", "/load wants the name of a file"),
+        ("/load /no/such/file", "cannot read /no/such/file: No such file"),
+        ("/save /no/such/file", "cannot write /no/such/file: No such file"),
+        ("/frobnicate", "no command /frobnicate"),
+    ],
+)
+def test_what_cannot_be_done_is_told(line: str, told: str) -> None:
+    """In one line."""
+    with pytest.raises(InvalidRequest, match=told):
+        commands(talked()).run(line)
+
+
+def test_another_answer_to_the_last_question() -> None:
+    """The last answer is dropped before the next one is asked for; without a question: told."""
+    conversation, asked = talked(), list[int]()
+    run = commands(conversation, lambda: asked.append(len(conversation.messages))).run
+
+    run("/retry")
+    assert [1] == asked
+    run("/clear")
+    with pytest.raises(InvalidRequest, match="nothing was asked yet"):
+        run("/retry")
+    with pytest.raises(EOFError):
+        run("/quit")
+
+
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [
+        (["Hello!"], "Hello!"),
+        (["Hello, \\", "you!"], "Hello, \nyou!"),
+        (['"""', "def f():", "", "    pass", '"""'], "def f():\n\n    pass"),
+        (['"""one', 'two"""'], "one\ntwo"),
+        (['"""one"""'], "one"),
+    ],
+)
+def test_texts_may_have_several_lines(
+    typed: list[str], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a backslash at the end, or between triple quotes; nothing else is read."""
+    lines = iter(typed)
+    monkeypatch.setattr("builtins.input", lambda _prompt: next(lines))
+
+    assert text == ChatInput().read()
+    assert [] == list(lines)
