@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Mapping
 
-from streamwell.cli.serving import print_banner
+from streamwell.cli.banner import greet
 from streamwell.settings import Settings
 from streamwell.telemetry import configure_logging
 from streamwell.wiring.ray_start import cluster, run
@@ -25,5 +25,5 @@ def serve_on_ray(settings: Settings, models: Mapping[str, str]) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: is_over.set())
         run(settings, models)
-        print_banner(settings)
+        greet(settings)
         is_over.wait()

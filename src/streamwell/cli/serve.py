@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import gc
 import os
 import signal
@@ -16,6 +18,9 @@ from streamwell.engine.launch import PROGRAMS, launch
 from streamwell.models.loader_hook import call_loader
 from streamwell.models.resolve import named_models, resolve
 from streamwell.settings import Settings, default_data_dir
+
+#: How far from a taken port the next free one is looked for.
+_NEAR_PORTS = 100
 
 
 def run(models: tuple[str, ...], settings: Settings) -> None:
@@ -79,11 +84,23 @@ def _serve_here(settings: Settings, folders: Mapping[str, Path], listener: socke
 
 def _listen(host: str, port: int) -> socket.socket:
     """Take the port before anything else is started: it may be taken already."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=2048)
+        return _listener(host, port)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        raise StreamwellError(
-            f"cannot listen on {host} port {port}: {reason}; choose another with --port"
-        ) from error
+        free = _next_free(host, port) if error.errno == errno.EADDRINUSE else None
+        hint = f"--port {free} is free" if free else "choose another with --port"
+        raise StreamwellError(f"cannot listen on {host} port {port}: {reason}; {hint}") from error
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=2048)
+
+
+def _next_free(host: str, port: int) -> int | None:
+    """The first port after a taken one that can be had now, if it is near."""
+    for candidate in range(port + 1, min(port + _NEAR_PORTS, 65535) + 1):
+        with contextlib.suppress(OSError), _listener(host, candidate):
+            return candidate
+    return None

@@ -1,4 +1,4 @@
-"""The serving half of `streamwell serve`: banner, progress, server."""
+"""The serving half of `streamwell serve`: progress, server."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from streamwell import __version__
 from streamwell.cli import compat
+from streamwell.cli.banner import greet
 from streamwell.core.engine_state import EngineState
 from streamwell.engine.launch import EngineProcess
-from streamwell.models import BUILT_IN
 from streamwell.server.serving import DrainingServer, make_server
 from streamwell.service.models import Served
 from streamwell.settings import Settings
@@ -62,7 +61,7 @@ async def _serve(
     async with application.running() as loading:
         # a server without a model is of no use: end it, with the reason
         loading.add_done_callback(lambda task: server.exit_now() if _failed(task) else None)
-        print_banner(settings)
+        greet(settings)
         progress = asyncio.create_task(_show_progress(application.models))
         try:
             await server.serve(sockets=[listener])
@@ -75,25 +74,6 @@ async def _serve(
 
 def _failed(task: asyncio.Task[None]) -> BaseException | None:
     return task.exception() if task.done() and not task.cancelled() else None
-
-
-def print_banner(settings: Settings) -> None:
-    """Say what is served, and how to try it."""
-    base = f"http://{settings.host}:{settings.port}"
-    num_keys = len(settings.api_key + settings.admin_key)
-    keys = f"{num_keys} set" if num_keys else "none (this machine only)"
-    models = ", ".join(settings.models)
-    toy = "  (built in, toys)" if settings.models == tuple(BUILT_IN) else ""
-    print(
-        f"streamwell {__version__}\n"
-        f"  model  {models}{toy}\n"
-        f"  api    {base}/v1\n"
-        f"  keys   {keys}\n"
-        f"  try    curl -N {base}/v1/chat/completions -H 'content-type: application/json' \\\n"
-        '           -d \'{"messages":[{"role":"user","content":"Hello!"}],"stream":true}\'',
-        file=sys.stderr,
-        flush=True,
-    )
 
 
 async def _show_progress(models: Sequence[Served]) -> None:

@@ -10,6 +10,7 @@ from streamwell.core.errors import InvalidRequest, LoadError
 from streamwell.models import BUILT_IN, built_in_path
 from streamwell.models.gguf_folder import folder_of_gguf, only_gguf
 from streamwell.models.hub import download
+from streamwell.models.nearest import nearest
 from streamwell.models.small_files import check_sizes, read_object
 
 #: Fields of `generation_config.json` that stand in where a request is silent.
@@ -40,9 +41,19 @@ def resolve(name: str, revision: str | None = None) -> Path:
                 f"{name} lies on this machine and has no revisions: leave out --revision"
             )
         return _local(path)
-    if path.is_absolute() or name.startswith((".", "~")):
-        raise FileNotFoundError(f"there is no folder or file {name}")
-    return _local(download(name, revision))
+    try:
+        if path.is_absolute() or name.startswith((".", "~")):
+            raise FileNotFoundError(f"there is no folder or file {name}")  # noqa: TRY301 - one end
+        folder = download(name, revision)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error}{_hint(name)}") from None
+    return _local(folder)
+
+
+def _hint(name: str) -> str:
+    names = nearest(name)
+    verb = "are" if len(names) > 1 else "is"
+    return f"; on this machine {verb} {', '.join(names)}" if names else ""
 
 
 def named_models(models: tuple[str, ...]) -> dict[str, str]:

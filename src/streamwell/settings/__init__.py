@@ -51,6 +51,9 @@ class Settings:
     port: Annotated[int, Parameter(validator=Number(gte=0, lte=65535))] = 8000
     "Port to listen on."
 
+    open: bool = False
+    "Open the chat page in a browser of this machine."
+
     data_dir: Path | None = None
     "Folder of the run log; default: the user's data folder."
 

@@ -1,0 +1,53 @@
+"""A model that is not found: names on this machine that are like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamwell.models.nearest import nearest
+from streamwell.models.resolve import resolve
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with two models and a cache of the hub with another; nobody is asked."""
+    from huggingface_hub import constants
+
+    for folder in ("models/my-llama", "tiny-t5"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "config.json").touch()
+    (tmp_path / "models" / "notes").mkdir()
+    (tmp_path / "cache" / "models--Qwen--Qwen3-0.6B").mkdir(parents=True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("broklet", ["brooklet"]),
+        ("Qwen/Qwen3-0.5B", ["Qwen/Qwen3-0.6B"]),
+        ("qwen3-0.6b", ["Qwen/Qwen3-0.6B"]),
+        ("models/my-lama", ["models/my-llama"]),
+        ("./tiny-t6", ["./tiny-t5"]),
+        ("something/else-entirely", []),
+    ],
+)
+def test_names_that_are_alike_are_found(name: str, found: list[str]) -> None:
+    """In the box, in the hub's cache, beside the folder that was named, and here."""
+    assert found == nearest(name)[: max(1, len(found))]
+
+
+@pytest.mark.parametrize("name", ["./tiny-t6", "broklet", "Qwen/Qwen3-0.5B"])
+def test_who_misspells_is_told_the_nearest_names(name: str) -> None:
+    """In the message that says that there is no such model."""
+    with pytest.raises(FileNotFoundError) as refused:
+        resolve(name)
+
+    assert str(refused.value).endswith(f"on this machine is {nearest(name)[0]}") or str(
+        refused.value
+    ).endswith(f"on this machine are {', '.join(nearest(name))}")
