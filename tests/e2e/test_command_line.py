@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -59,8 +60,17 @@ def test_doctor_finds_nothing_wrong() -> None:
     result = _run("doctor")
 
     assert 0 == result.returncode, result.stdout + result.stderr
-    for name in ("python", "torch", "built-in model", "data folder"):
+    for name in ("python", "torch", "free memory", "instruction sets", "built-in", "data folder"):
         assert name in result.stdout
+
+
+def test_doctor_speaks_to_programs() -> None:
+    """`--json`: every fact with a name, a finding, advice, and whether it is a problem."""
+    result = _run("doctor", "--json")
+
+    facts = json.loads(result.stdout)["facts"]
+    assert all({"name", "found", "advice", "is_problem"} == set(fact) for fact in facts)
+    assert not any(fact["is_problem"] for fact in facts)
 
 
 @pytest.mark.parametrize("command", [[], ["serve"], ["chat"]], ids=str)

@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 
 from streamwell import __version__
 from streamwell.cli import compat, db, models, runs
-from streamwell.cli.address import HERE, At
+from streamwell.cli.address import HERE, AsJson, At
 from streamwell.core.errors import StreamwellError
 from streamwell.models import BUILT_IN
 from streamwell.settings import Settings
@@ -141,11 +141,17 @@ def trace(
 
 
 @app.command
-def doctor() -> None:
-    """Print versions, device, memory and folders, and what to do about what is wrong."""
+def doctor(*, json: AsJson = False) -> None:
+    """Print versions, device, memory and folders, and what to do about what is wrong.
+
+    Parameters
+    ----------
+    json
+        Print JSON.
+    """
     from streamwell.cli.doctor import run
 
-    run()
+    run(as_json=json)
 
 
 def main() -> None:

@@ -4,72 +4,172 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
+import socket
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from json import dumps
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from streamwell import __version__
-from streamwell.models import brooklet_path
-from streamwell.settings import default_data_dir
+from streamwell.models import BUILT_IN, built_in_path
+from streamwell.models.memory import PROCESS_BYTES, available_bytes
+from streamwell.settings import Settings, default_data_dir
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "fastapi", "uvicorn", "sqlalchemy")
+#: What more can be done with packages that are not always there: by their extra.
+_OPTIONAL = {"gguf": "gguf", "postgres": "psycopg", "vllm": "vllm", "ray": "ray"}
+_GIB = 1 << 30
+_MIN_MEMORY_GIB, _MIN_DISK_GIB = 2, 1
 
 
-def run() -> None:
-    """Print a table of facts and advice; exits with 1 if something stands in the way."""
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One finding, and what to do about it, if anything."""
+
+    name: str
+    found: str
+    advice: str = ""
+    #: The server cannot start, or not be used, like this.
+    is_problem: bool = False
+
+
+def run(*, as_json: bool) -> None:
+    """Print facts and advice; exits with 1 if something stands in the way."""
+    facts = list(_facts())
+    if as_json:
+        print(dumps({"version": __version__, "facts": [asdict(fact) for fact in facts]}))
+    else:
+        _print_table(facts)
+    sys.exit(1 if any(fact.is_problem for fact in facts) else 0)
+
+
+def _print_table(facts: list[Fact]) -> None:
     table = Table("what", "found", "advice", title=f"streamwell {__version__}")
-    is_fine = True
-    for name, found, advice in _facts():
-        table.add_row(name, found, advice)
-        is_fine &= not advice.startswith("!")
+    for fact in facts:
+        advice = Text(f"! {fact.advice}", "bold red") if fact.is_problem else Text(fact.advice)
+        table.add_row(fact.name, Text(fact.found), advice)
     Console().print(table)
-    sys.exit(0 if is_fine else 1)
 
 
-def _facts() -> Iterator[tuple[str, str, str]]:
-    """Rows of name, finding, advice; advice that begins with `!` is a problem."""
-    yield "python", platform.python_version(), ""
-    yield "platform", platform.platform(), ""
-    for package in _PACKAGES:
-        try:
-            yield package, version(package), ""
-        except PackageNotFoundError:
-            yield package, "missing", f"! pip install {package}"
-    yield from _device_facts()
-    weights = brooklet_path() / "model.safetensors"
-    is_there = weights.is_file()
-    yield "built-in model", "present" if is_there else "missing", "" if is_there else "! reinstall"
+def _facts() -> Iterator[Fact]:
+    yield Fact("python", platform.python_version())
+    yield Fact("platform", platform.platform())
+    yield from _package_facts()
+    yield from _machine_facts()
+    yield from _compute_facts()
+    yield from _model_facts()
     yield _data_dir_fact()
+    yield _port_fact()
 
 
-def _device_facts() -> Iterator[tuple[str, str, str]]:
+def _package_facts() -> Iterator[Fact]:
+    for package in _PACKAGES:
+        found = _version(package)
+        yield Fact(
+            package, found or "missing", "" if found else f"pip install {package}", not found
+        )
+    for extra, package in _OPTIONAL.items():
+        found = _version(package)
+        advice = "" if found else f"only if wanted: pip install 'streamwell[{extra}]'"
+        yield Fact(package, found or "missing", advice)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _machine_facts() -> Iterator[Fact]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield "cores", str(cores), ""
-    if hasattr(os, "sysconf"):
-        gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-        yield "memory", f"{gib:.1f} GiB", "" if gib > 2 else "! at least 2 GiB are needed"
+    yield Fact("cores", str(cores))
+    free_bytes = available_bytes()
+    if free_bytes < _MIN_MEMORY_GIB * _GIB:
+        advice, is_problem = f"at least {_MIN_MEMORY_GIB} GiB are needed", True
+    else:
+        # two bytes per parameter, and a fifth of the room for the cache of keys and values
+        billions = 0.8 * (free_bytes - PROCESS_BYTES) / 2e9
+        advice, is_problem = f"room for a model of about {billions:.1f} B parameters", False
+    yield Fact("free memory", f"{free_bytes / _GIB:.1f} GiB", advice, is_problem)
+
+
+def _compute_facts() -> Iterator[Fact]:
     import torch
 
     gpus = torch.cuda.device_count()
-    yield "gpus", str(gpus), "" if gpus else "none: generation runs on the CPU"
-    has_bf16 = bool(torch.cpu._is_avx512_bf16_supported())
-    yield "fast bfloat16 on CPU", "yes" if has_bf16 else "no", "" if has_bf16 else "float32 is used"
-    yield _helper_fact()
-
-
-def _helper_fact() -> tuple[str, str, str]:
+    names = ", ".join(_gpu(index) for index in range(gpus))
+    yield Fact("gpus", names or "none", "" if gpus else "generation runs on the CPU")
+    if problem := _gpu_problem(gpus):
+        yield Fact("nvidia driver", "present", problem)
     from streamwell.engine.native.library import instruction_sets, load
 
-    found = [name for name in instruction_sets() if load(name) is not None]
-    advice = "PyTorch computes, more slowly; reinstall with a C++ compiler"
-    return "native helper", found[0] if found else "none", "" if found else advice
+    usable = instruction_sets()
+    yield Fact(
+        "instruction sets",
+        ", ".join(usable) or platform.machine(),
+        "" if usable else "the native helper wants x86-64 with AVX2; PyTorch computes",
+    )
+    has_bf16 = "avx512bf16" in usable
+    advice = "" if has_bf16 else "float32 is used"
+    yield Fact("fast bfloat16 on CPU", "yes" if has_bf16 else "no", advice)
+    compiled = next((name for name in usable if load(name) is not None), "")
+    advice = "" if compiled else "PyTorch computes, more slowly; reinstall with a C++ compiler"
+    yield Fact("native helper", compiled or "none", advice)
 
 
-def _data_dir_fact() -> tuple[str, str, str]:
+def _gpu(index: int) -> str:
+    import torch
+
+    properties = torch.cuda.get_device_properties(index)
+    return f"{properties.name} ({properties.total_memory / _GIB:.0f} GiB)"
+
+
+def _gpu_problem(num_gpus: int) -> str:
+    """There is a card, and PyTorch cannot use it."""
+    if num_gpus or shutil.which("nvidia-smi") is None:
+        return ""
+    return "but PyTorch sees no GPU: install its build for CUDA, from pytorch.org"
+
+
+def _model_facts() -> Iterator[Fact]:
+    missing = [
+        name for name in BUILT_IN if not (built_in_path(name) / "model.safetensors").is_file()
+    ]
+    advice = "reinstall" if missing else ""
+    found = f"{', '.join(missing)} missing" if missing else "present"
+    yield Fact("built-in models", found, advice, bool(missing))
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        yield Fact("hub", "offline (HF_HUB_OFFLINE)", f"models: {constants.HF_HUB_CACHE}")
+    else:
+        yield Fact("hub", constants.ENDPOINT, f"models: {constants.HF_HUB_CACHE}")
+
+
+def _data_dir_fact() -> Fact:
     folder = default_data_dir()
     nearest = next(p for p in (folder, *folder.parents) if p.exists())
-    is_writable = os.access(nearest, os.W_OK)
-    return "data folder", str(folder), "" if is_writable else "! not writable; give --data-dir"
+    if not os.access(nearest, os.W_OK):
+        return Fact("data folder", str(folder), "not writable; give --data-dir", is_problem=True)
+    free_gib = shutil.disk_usage(nearest).free / _GIB
+    found = f"{folder} ({free_gib:.0f} GiB free)"
+    if free_gib < _MIN_DISK_GIB:
+        return Fact("data folder", found, "make room, or give --data-dir", is_problem=True)
+    return Fact("data folder", found)
+
+
+def _port_fact() -> Fact:
+    """Whether somebody listens where the server would by default."""
+    settings = Settings()
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        is_taken = probe.connect_ex((settings.host, settings.port)) == 0
+    name, found = f"port {settings.port}", "taken" if is_taken else "free"
+    return Fact(name, found, "a server may run already; else give --port" if is_taken else "")
