@@ -7,6 +7,7 @@ the run is known (`x-run-id`), a broken stream is taken up by its id, after the 
 from __future__ import annotations
 
 import json
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -16,7 +17,15 @@ from typing import Any
 
 import httpx2
 
-from streamwell.cli.remote import UnfitServer, message_of, parsed, refusal, unfit
+from streamwell.cli.remote import (
+    CONNECT_S,
+    SILENCE_S,
+    UnfitServer,
+    message_of,
+    parsed,
+    refusal,
+    unfit,
+)
 from streamwell.core.errors import EngineDied
 
 #: How long a server may be away before the answer is given up, and the longest pause between tries.
@@ -110,10 +119,12 @@ class AnswerStream:
         self._deadline_s = time.monotonic() + PATIENCE_S
 
     def _pause(self, pause_s: float, error: Exception) -> None:
+        reason = " ".join(str(error).split()) or type(error).__name__
         if time.monotonic() + pause_s > self._deadline_s:
-            reason = " ".join(str(error).split()) or type(error).__name__
             hint = f"; `streamwell runs follow {self.run_id}` goes on" if self.run_id else ""
             raise ConnectionLost(f"the answer broke off: {reason}{hint}")
+        if pause_s == _FIRST_PAUSE_S:
+            print(f"streamwell: {reason}; trying again", file=sys.stderr)
         time.sleep(pause_s)
 
     def _connection(self) -> Iterator[dict[str, Any]]:
@@ -141,10 +152,13 @@ class AnswerStream:
     def _opened(self) -> Iterator[httpx2.Response]:
         request = self._next_request()
         headers = {"idempotency-key": self._key} if request.body else {}
+        options: dict[str, Any] = {}
+        if self.run_id:  # a server of ours, which is never silent for so long
+            options["timeout"] = httpx2.Timeout(CONNECT_S, read=SILENCE_S)
         if self._last_id:
             headers["last-event-id"] = self._last_id
         with self._client.stream(
-            request.method, request.path, json=request.body, headers=headers
+            request.method, request.path, json=request.body, headers=headers, **options
         ) as response:
             yield response
 

@@ -9,11 +9,13 @@ import sys
 from collections.abc import Iterator
 
 import httpx2
+from rich.console import Console
 
 from streamwell.cli.address import DEFAULT_URL, Address
 from streamwell.cli.chat_answer import ChatAnswer
 from streamwell.cli.chat_commands import Commands, Conversation
 from streamwell.cli.chat_input import ChatInput
+from streamwell.cli.chat_output import answer_writer
 from streamwell.cli.remote import (
     UnfitServer,
     answers,
@@ -44,6 +46,7 @@ class _Chat:
         self._client = client
         self._conversation = conversation
         self._input = ChatInput()
+        self._console = Console()
         self._commands = Commands(conversation, answer=self._answer, list_models=self._list_models)
 
     def converse(self) -> None:
@@ -73,10 +76,11 @@ class _Chat:
         """Ask, print, and remember what came, also of an answer that is stopped or breaks off."""
         answer, pieces = ChatAnswer(self._client, self._conversation.body()), list[str]()
         try:
-            for text in answer:
-                pieces.append(text)
-                print(text, end="", flush=True)
-                self._input.check_stop()
+            with answer_writer(self._console) as writer:
+                for text in answer:
+                    pieces.append(text)
+                    writer.write(text)
+                    self._input.check_stop()
         except KeyboardInterrupt:
             answer.cancel()
             print(" [stopped]", end="")

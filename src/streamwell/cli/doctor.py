@@ -25,7 +25,7 @@ _PACKAGES = ("torch", "transformers", "tokenizers", "fastapi", "uvicorn", "sqlal
 #: What more can be done with packages that are not always there: by their extra.
 _OPTIONAL = {"gguf": "gguf", "postgres": "psycopg", "vllm": "vllm", "ray": "ray"}
 _GIB = 1 << 30
-_MIN_MEMORY_GIB, _MIN_DISK_GIB = 2, 1
+_MIN_MEMORY_GIB, _MIN_DISK_GIB = 1, 1
 
 
 @dataclass(frozen=True, slots=True)

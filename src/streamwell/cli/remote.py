@@ -14,7 +14,7 @@ import httpx2
 from streamwell.cli.address import Address
 from streamwell.core.errors import InvalidRequest, LoadError
 
-_CONNECT_S = 10.0
+CONNECT_S = 10.0
 #: A server of ours says something at least every `--sse-ping-s`; after so long it is gone.
 SILENCE_S = 120.0
 _START_TIMEOUT_S = 300.0
@@ -34,7 +34,7 @@ def connected(address: Address) -> Iterator[httpx2.Client]:
 
 
 def client_of(base: str, headers: dict[str, str]) -> httpx2.Client:
-    timeout = httpx2.Timeout(_CONNECT_S, read=None)
+    timeout = httpx2.Timeout(CONNECT_S, read=None)
     # plain HTTP needs no certificates, and loading them takes a tenth of a second
     return httpx2.Client(
         base_url=base, headers=headers, timeout=timeout, verify=base.startswith("https")
@@ -126,17 +126,21 @@ def wait_until_ready(client: httpx2.Client) -> None:
         InvalidRequest, UnfitServer: it is of another make, and does not answer as such servers do.
     """
     deadline_s = time.monotonic() + _START_TIMEOUT_S
+    was_told = False
     while time.monotonic() < deadline_s:
         with contextlib.suppress(httpx2.TransportError):
             status = parsed(client.get("/ready"))
             if not isinstance(status, dict) or "status" not in status:
                 _check_compatible(client)
                 return
-            client.timeout = httpx2.Timeout(_CONNECT_S, read=SILENCE_S)
+            client.timeout = httpx2.Timeout(CONNECT_S, read=SILENCE_S)
             if status["status"] == "ready":
                 return
             if error := status.get("error"):
                 raise LoadError(str(error))
+            if not was_told:
+                print(f"streamwell: the server is {status['status']}; waiting", file=sys.stderr)
+                was_told = True
         time.sleep(0.1)
     raise LoadError("the server did not become ready")
 

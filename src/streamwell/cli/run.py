@@ -7,6 +7,7 @@ from typing import Any
 
 from streamwell.cli.address import Address
 from streamwell.cli.chat_answer import ChatAnswer
+from streamwell.cli.harmless import on_stdout
 from streamwell.cli.remote import connected, wait_until_ready
 from streamwell.core.errors import EngineDied, InvalidRequest
 
@@ -63,7 +64,7 @@ def _messages(prompt: str, system: str) -> list[dict[str, str]]:
 def _print(answer: ChatAnswer) -> None:
     last = "\n"
     for text in answer:
-        print(text, end="", flush=True)
+        print(on_stdout(text), end="", flush=True)
         last = text[-1]
     if last != "\n":
         print(flush=True)

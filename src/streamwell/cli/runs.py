@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import App
 
 from streamwell.cli.address import HERE, AsJson, At
+from streamwell.cli.harmless import harmless, on_stdout
 
 if TYPE_CHECKING:
     import httpx2
@@ -116,7 +117,7 @@ def _print_text(events: Iterable[dict[str, Any]]) -> None:
     for event in events:
         if text := event.get("text"):
             if not event.get("index"):
-                print(text, end="", flush=True)
+                print(on_stdout(text), end="", flush=True)
         elif reason := event.get("finish_reason"):
             print()
             tokens = (event.get("usage") or {}).get("completion_tokens")
@@ -138,4 +139,4 @@ def _print_table(runs: list[dict[str, Any]]) -> None:
 
 def _end_of(run: Mapping[str, Any]) -> str:
     """The last words of the first choice."""
-    return " ".join(run["choices"][0]["text"].split())[-40:]
+    return harmless(" ".join(run["choices"][0]["text"].split())[-40:])
