@@ -73,7 +73,9 @@ def test_doctor_speaks_to_programs() -> None:
     assert not any(fact["is_problem"] for fact in facts)
 
 
-@pytest.mark.parametrize("command", [[], ["serve"], ["chat"]], ids=str)
+@pytest.mark.parametrize(
+    "command", [[], ["serve"], ["chat"], ["run"], ["runs"], ["models"]], ids=str
+)
 def test_help_is_given(command: list[str]) -> None:
     """Every command has help."""
     result = _run(*command, "--help")

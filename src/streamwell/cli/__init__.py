@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -161,3 +162,7 @@ def main() -> None:
     except StreamwellError as error:
         print(f"streamwell: {error}", file=sys.stderr)
         sys.exit(2)
+    except BrokenPipeError:
+        # Whoever read has had enough, like `head`; nothing is left to flush at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -99,7 +99,7 @@ class AnswerStream:
             UnfitServer: it is no stream of such a server.
             httpx2.HTTPError: it broke off, and is not of a kind that can be taken up.
         """
-        self._touch()
+        self._heard()
         pause_s = _FIRST_PAUSE_S
         while True:
             last_id = self._last_id
@@ -115,8 +115,10 @@ class AnswerStream:
             else:
                 return
 
-    def _touch(self) -> None:
+    def _heard(self, line: str = "") -> str:
+        """The server is there; a comment says so too."""
         self._deadline_s = time.monotonic() + PATIENCE_S
+        return line
 
     def _pause(self, pause_s: float, error: Exception) -> None:
         reason = " ".join(str(error).split()) or type(error).__name__
@@ -135,8 +137,7 @@ class AnswerStream:
             self._check(response)
             self.run_id = response.headers.get("x-run-id", self.run_id)
             self._is_foreign = not self.run_id
-            for frame in frames_of(response.iter_lines()):
-                self._touch()
+            for frame in frames_of(map(self._heard, response.iter_lines())):
                 if frame.data == "[DONE]":
                     return
                 payload = _payload(frame, response)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import App
 
 from streamwell.cli.address import HERE, AsJson, At
+from streamwell.core.errors import LoadError
 
 if TYPE_CHECKING:
     import httpx2
@@ -87,7 +88,6 @@ def _load(client: httpx2.Client, body: dict[str, Any]) -> dict[str, Any]:
 
     from streamwell.cli.answer_stream import frames_of
     from streamwell.cli.remote import UnfitServer, message_of, refusal
-    from streamwell.core.errors import LoadError
 
     console = Console(stderr=True)
     with (

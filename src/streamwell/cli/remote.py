@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -51,10 +50,6 @@ def told(url: str) -> Iterator[None]:
     except httpx2.HTTPError as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         sys.exit(f"streamwell: the connection to {url} failed: {reason}")
-    except BrokenPipeError:
-        # Whoever read has had enough, like `head`; nothing is left to flush at the exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
 
 
 def answers(url: str) -> bool:

@@ -7,11 +7,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from json import dumps
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from cyclopts import App
 
 from streamwell.cli.address import HERE, AsJson, At
 from streamwell.cli.harmless import harmless, on_stdout
+from streamwell.core.errors import EngineDied, InvalidRequest
 
 if TYPE_CHECKING:
     import httpx2
@@ -49,7 +51,6 @@ def follow(run: str, *, json: AsJson = False, address: At = HERE) -> None:
     """
     from streamwell.cli.answer_stream import AnswerStream
     from streamwell.cli.remote import connected
-    from streamwell.core.errors import EngineDied
 
     with connected(address) as client:
         try:
@@ -71,7 +72,6 @@ def cancel(*runs: str, address: At = HERE) -> None:
         Their ids; `last` is the newest one in hand.
     """
     from streamwell.cli.remote import call, connected
-    from streamwell.core.errors import InvalidRequest
 
     if not runs:
         raise InvalidRequest("name the runs to cancel, or `last`", "runs")
@@ -95,10 +95,6 @@ def _runs(client: httpx2.Client) -> Iterator[dict[str, Any]]:
 
 
 def _id_of(client: httpx2.Client, run: str) -> str:
-    from urllib.parse import quote
-
-    from streamwell.core.errors import InvalidRequest
-
     if run != "last":
         return quote(run, safe="")
     newest = next(_runs(client), None)
@@ -115,13 +111,13 @@ def _print_json(entries: Iterable[dict[str, Any]]) -> None:
 def _print_text(events: Iterable[dict[str, Any]]) -> None:
     """The text of the first choice on standard output, and what it ended with on the other one."""
     for event in events:
-        if text := event.get("text"):
-            if not event.get("index"):
-                print(on_stdout(text), end="", flush=True)
-        elif reason := event.get("finish_reason"):
-            print()
+        if "text" not in event:
+            reasons = event.get("finish_reasons") or [event.get("finish_reason")]
             tokens = (event.get("usage") or {}).get("completion_tokens")
-            print(f"streamwell: {reason}, {tokens} tokens", file=sys.stderr)
+            print(flush=True)
+            print(f"streamwell: {', '.join(map(str, reasons))}, {tokens} tokens", file=sys.stderr)
+        elif not event.get("index"):
+            print(on_stdout(event["text"]), end="", flush=True)
 
 
 def _print_table(runs: list[dict[str, Any]]) -> None:
