@@ -55,15 +55,26 @@ def run(
     )
 
 
-def start(server: ServerProcess, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command(*arguments),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(server),
-    )
+class Started:
+    """A command that runs, and what it has said."""
+
+    def __init__(self, server: ServerProcess, *arguments: str) -> None:
+        """Returns when it has said something."""
+        self.process = subprocess.Popen(
+            command(*arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(server),
+            bufsize=0,  # what is read ahead would be lost to `communicate`
+        )
+        assert self.process.stdout is not None
+        self._first = self.process.stdout.read(1)
+
+    def end(self) -> tuple[str, str]:
+        """All that it says on standard output, and what on the other one."""
+        rest, errors = self.process.communicate(timeout=DEADLINE_S)
+        return ((self._first or b"") + rest).decode(), errors.decode()
 
 
 @pytest.fixture(scope="module")
@@ -96,16 +107,14 @@ def test_run_goes_on_after_the_server_was_killed(start_server: StartServer, tmp_
     server = start_server(*SLOW, data_dir=tmp_path)
     server.wait_until_ready()
     whole = server.text(BODY, "/v1/chat/completions")
-    process = start(server, "run", "Hello!", *ASK)
-    assert process.stdout is not None
-    seen = process.stdout.read(1)
+    started = Started(server, "run", "Hello!", *ASK)
     server.signal(signal.SIGKILL)
     server.wait()
     heir = start_server(*SLOW, data_dir=tmp_path, port=server.port)
-    rest, errors = process.communicate(timeout=DEADLINE_S)
+    text, errors = started.end()
 
-    assert 0 == process.returncode, errors
-    assert whole.rstrip("\n") == (seen + rest).rstrip("\n")
+    assert 0 == started.process.returncode, errors
+    assert whole.rstrip("\n") == text.rstrip("\n")
     assert "trying again" in errors
     assert heir.is_ready()
 
@@ -136,32 +145,28 @@ def test_what_is_wrong_is_told_in_one_line(
 
 def test_an_interrupt_cancels_the_run(site: ServerProcess) -> None:
     """Ctrl-C: exit code 130, and the engine has nothing more to do at once."""
-    process = start(site, "run", "Hello!", "--max-tokens", "2000")
-    assert process.stdout is not None
-    process.stdout.read(1)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=DEADLINE_S)
+    started = Started(site, "run", "Hello!", "--max-tokens", "2000")
+    started.process.send_signal(signal.SIGINT)
+    started.end()
 
-    assert 130 == process.returncode
+    assert 130 == started.process.returncode
     assert [] == site.client.get("/v1/runs").json()["data"]
 
 
 def test_runs_are_listed_followed_and_cancelled(site: ServerProcess) -> None:
     """A follower sees a run from its beginning to the end that somebody else puts to it."""
-    started = site.post("/v1/runs", ENDLESS).json()
+    run_id = site.post("/v1/runs", ENDLESS).json()["id"]
     listed = [json.loads(line) for line in run(site, "runs", "--json").stdout.splitlines()]
     table = run(site, "runs").stdout
-    process = start(site, "runs", "follow", "last")
-    assert process.stdout is not None
-    seen = process.stdout.read(1)
-    cancelled = run(site, "runs", "cancel", started["id"])
-    rest, errors = process.communicate(timeout=DEADLINE_S)
+    follower = Started(site, "runs", "follow", "last")
+    cancelled = run(site, "runs", "cancel", run_id)
+    shown, errors = follower.end()
 
-    assert [started["id"]] == [entry["id"] for entry in listed]
-    assert started["id"] in table
-    assert f"{started['id']} cancelled\n" == cancelled.stdout
-    text = site.client.get(f"/v1/runs/{started['id']}").json()["choices"][0]["text"]
-    assert text + "\n" == seen + rest
+    assert [run_id] == [entry["id"] for entry in listed]
+    assert run_id in table
+    assert f"{run_id} cancelled\n" == cancelled.stdout
+    text = site.client.get(f"/v1/runs/{run_id}").json()["choices"][0]["text"]
+    assert text + "\n" == shown
     assert "cancelled" in errors
     assert "No run is in hand.\n" == run(site, "runs").stdout
 
