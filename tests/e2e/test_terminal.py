@@ -102,6 +102,34 @@ def test_run_prints_the_answer_and_nothing_else(site: ServerProcess) -> None:
     assert expected.rstrip("\n") == piped.stdout.rstrip("\n")
 
 
+@pytest.mark.parametrize(
+    ("shell", "code", "told"),
+    [
+        ('"$@" Hello! | head -c 1', 0, ""),
+        ('"$@" Hello! >&-', 0, ""),
+        ('"$@" Hello! >/dev/full', 1, "streamwell: No space left on device\n"),
+        ('printf "\\377" | "$@"', 2, "streamwell: the prompt must be text in UTF-8\n"),
+        ('"$@" "$(printf "\\377")"', 2, "streamwell: the prompt must be text in UTF-8\n"),
+        ('PYTHONIOENCODING=ascii "$@" Hello!', 0, ""),
+        ('"$@" two words </dev/null', 0, ""),
+    ],
+)
+def test_run_stands_odd_ends(site: ServerProcess, shell: str, code: int, told: str) -> None:
+    """Pipes that are left, closed or full, and bytes that are no text; never a traceback."""
+    result = subprocess.run(
+        ["bash", "-c", shell, "bash", *command("run", "--max-tokens", "20", "--seed", "1")],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=environment(site),
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+    cut = "streamwell: the answer was cut at its longest length\n"
+    assert (code, told) == (result.returncode, result.stderr.replace(cut, ""))
+
+
 def test_run_goes_on_after_the_server_was_killed(start_server: StartServer, tmp_path: Path) -> None:
     """The text is that of a run that nobody cut, every character once."""
     server = start_server(*SLOW, data_dir=tmp_path)

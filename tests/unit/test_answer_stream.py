@@ -12,6 +12,7 @@ import pytest
 
 from streamwell.cli import answer_stream
 from streamwell.cli.answer_stream import AnswerStream, ConnectionLost
+from streamwell.cli.remote import UnfitServer
 from streamwell.core.errors import EngineDied, InvalidRequest
 
 #: What one request is answered with: status, headers, body. More is announced than is sent.
@@ -124,6 +125,34 @@ def test_what_the_server_says_of_the_run_is_final(answer: Answer, error: Excepti
         texts_of(start(client))
 
     assert 1 == len(asked)
+
+
+def test_a_proxy_whose_server_is_away_is_asked_again() -> None:
+    """Once the run is known; before, it may be anybody's error."""
+    away: Answer = (502, {"content-type": "text/html"}, "<h1>Bad Gateway</h1>")
+    with serving((200, SSE, frame(1, "a")), away, (200, SSE, DONE)) as (client, asked):
+        assert ["a", ""] == texts_of(start(client))
+
+    assert 3 == len(asked)
+    with serving(away) as (client, _), pytest.raises(UnfitServer, match="with 502"):
+        texts_of(start(client))
+
+
+def test_a_run_that_the_server_does_not_know_any_more_broke_off() -> None:
+    """It was no wrong request: that is told apart, and not tried again."""
+    forgotten: Answer = (404, {}, '{"error": {"message": "no such run"}}')
+    with (
+        serving((200, SSE, frame(1, "a")), forgotten) as (client, _),
+        pytest.raises(ConnectionLost, match=r"^the answer broke off: no such run$"),
+    ):
+        texts_of(start(client))
+
+
+def test_what_a_server_says_cannot_control_the_terminal() -> None:
+    """Its errors are shown on it."""
+    refused: Answer = (400, {}, r'{"error": {"message": "not\u001b[31m\nso"}}')
+    with serving(refused) as (client, _), pytest.raises(InvalidRequest, match=r"^not␛\[31m so$"):
+        texts_of(start(client))
 
 
 def test_patience_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

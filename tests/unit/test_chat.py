@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpx2
 import pytest
 
 from streamwell.cli.address import Address
-from streamwell.cli.chat import run
-from streamwell.core.errors import EngineDied, InvalidRequest
+from streamwell.cli.chat import _own_server, run
+from streamwell.cli.chat_input import ChatInput
+from streamwell.cli.remote import wait_until_ready
+from streamwell.core.errors import EngineDied, InvalidRequest, LoadError
 
 #: Status, content type and body, by method and path.
 Answers = dict[str, tuple[int, str, str]]
@@ -78,7 +83,7 @@ def test_compatible_servers_are_talked_to(first: Answers, capsys: pytest.Capture
 
     talk(first | {CHAT: (200, SSE, stream)})
 
-    assert "Hello\n\n" == capsys.readouterr().out
+    assert "Hello\n" == capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -119,6 +124,58 @@ def test_a_connection_that_breaks_is_told_in_one_line() -> None:
         talk(OURS | {CHAT: (200, kind, HELLO)})
 
     assert str(exit_.value.code).startswith("streamwell: the connection to http://127.0.0.1")
+
+
+class AtTerminal(ChatInput):
+    """A user who looks at a screen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_terminal = True
+
+    def check_stop(self) -> None:
+        """Nothing is typed ahead."""
+
+
+def test_on_a_terminal_the_conversation_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What goes wrong is told: with an answer, with a command, and with what is typed."""
+    lines = iter(["Hello!", "/model", "no \udcff text", "/quit"])
+    monkeypatch.setattr("builtins.input", lambda _prompt: next(lines))
+    monkeypatch.setattr("streamwell.cli.chat.ChatInput", AtTerminal)
+    kind = f"{SSE}\r\ncontent-length: 1000"
+
+    talk(OURS | {CHAT: (200, kind, HELLO)})
+
+    out, errors = capsys.readouterr()
+    assert out.startswith("Hel\n")
+    told = errors.splitlines()[1:]
+    assert "peer closed connection" in told[0]
+    assert told[0].endswith("; /retry asks again")
+    assert "GET /v1/models is answered with 404" in told[1]
+    assert "streamwell: the prompt must be text in UTF-8" == told[2]
+
+
+def test_a_server_of_our_own_ends_with_the_chat_and_not_with_an_answer() -> None:
+    """Ctrl-C reaches the terminal's group of processes, which it is not in."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        with _own_server(0) as process:
+            assert process.pid == os.getpgid(process.pid)
+        assert process.returncode is not None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_server_that_ended_is_not_waited_for() -> None:
+    """Who could know why is named."""
+    with (
+        httpx2.Client(base_url="http://127.0.0.1:1", verify=False) as client,
+        pytest.raises(LoadError, match="`streamwell serve` says why"),
+    ):
+        wait_until_ready(client, has_ended=lambda: True)
 
 
 def test_an_address_without_a_server_is_told_in_one_line() -> None:

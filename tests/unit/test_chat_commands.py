@@ -10,7 +10,7 @@ import pytest
 
 from streamwell.cli.chat_commands import Commands, Conversation
 from streamwell.cli.chat_input import ChatInput
-from streamwell.core.errors import InvalidRequest
+from streamwell.core.errors import EngineDied, InvalidRequest
 
 
 def commands(conversation: Conversation, answer: Callable[[], None] = lambda: None) -> Commands:
@@ -19,8 +19,8 @@ def commands(conversation: Conversation, answer: Callable[[], None] = lambda: No
 
 def talked() -> Conversation:
     conversation = Conversation(model="other", system="Be kind.")
-    conversation.say("user", "Hello!")
-    conversation.say("assistant", "Hi ✓")
+    conversation.ask("Hello!")
+    conversation.answered("Hi ✓")
     return conversation
 
 
@@ -28,7 +28,7 @@ def test_the_system_prompt_and_the_model_are_those_of_the_next_answer() -> None:
     """They are in the request, and can be taken back; an unknown model is refused with names."""
     conversation = Conversation()
     run = commands(conversation).run
-    conversation.say("user", "Hello!")
+    conversation.ask("Hello!")
 
     assert {"messages": [{"role": "user", "content": "Hello!"}]} == conversation.body()
     run("/system Be kind.")
@@ -100,6 +100,36 @@ def test_another_answer_to_the_last_question() -> None:
         run("/retry")
     with pytest.raises(EOFError):
         run("/quit")
+
+
+def test_a_question_without_an_answer_is_asked_again_or_replaced() -> None:
+    """It stays for `/retry`; who says something else says that instead."""
+    conversation = talked()
+    conversation.ask("And now?")
+    assert not conversation.is_answered
+
+    commands(conversation, lambda: conversation.answered("Now.")).run("/retry")
+    assert ["Hello!", "Hi ✓", "And now?", "Now."] == said(conversation)
+    conversation.ask("Then?")
+    conversation.ask("And then?")
+    assert ["And then?"] == said(conversation)[4:]
+
+
+def test_an_answer_is_kept_until_there_is_another_one() -> None:
+    """Nothing is lost when no server answers a `/retry`."""
+
+    def fail() -> None:
+        raise EngineDied("gone")
+
+    conversation = talked()
+    with pytest.raises(EngineDied):
+        commands(conversation, fail).run("/retry")
+
+    assert talked() == conversation
+
+
+def said(conversation: Conversation) -> list[str]:
+    return [message["content"] for message in conversation.messages]
 
 
 @pytest.mark.parametrize(

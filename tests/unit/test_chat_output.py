@@ -45,11 +45,33 @@ def test_markdown_is_drawn_on_a_terminal() -> None:
     assert shown.rstrip().endswith("and the end")
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["a vector<int> of <b>these</b>", "<p>\nshown\n</p>", "[1]: http://one", "![x](http://two)"],
+)
+def test_nothing_that_a_model_says_is_hidden(text: str) -> None:
+    """Tags, references and addresses are words like others."""
+    shown = screen_of(text)
+
+    assert all(word in shown for word in text.replace("![x](", "x ").rstrip(")").split())
+
+
+def test_lines_and_addresses_are_shown() -> None:
+    """A poem keeps its lines, and a link says where it leads, without an escape of the terminal."""
+    shown = screen_of("Roses are red,\nviolets [blue](http://blue)")
+
+    assert "red,\n" in shown.replace(" ", "")
+    assert "blue" in shown
+    assert "http://blue" in shown
+    assert "\x1b]8" not in shown
+
+
 def test_a_model_cannot_control_the_terminal() -> None:
     """Escapes of its own are shown as signs, also if they come in pieces."""
-    shown = screen_of("a\x1b", "[31mred\x9b2J\x07")
+    shown = screen_of("a\x1b", "[31mred\x9b2J\x07 &#27;[32m &#155;")
 
     assert "\x1b[31m" not in shown
+    assert "\x1b[32m" not in shown
     assert "\x9b" not in shown
     assert "\x07" not in shown
     assert "␛[31mred" in shown

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -70,9 +72,7 @@ def chat(*, model: str = "", system: str = "", address: At = HERE) -> None:
 
 @app.command(name="run")
 def run_prompt(
-    prompt: str = "",
-    /,
-    *,
+    *prompt: str,
     model: str | None = None,
     system: str = "",
     max_tokens: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
@@ -85,7 +85,7 @@ def run_prompt(
     Parameters
     ----------
     prompt
-        The prompt.
+        The prompt; several words are one prompt.
     model
         Name of the model; default: the first one of the server.
     system
@@ -100,7 +100,7 @@ def run_prompt(
     from streamwell.cli.run import run
 
     options = {"model": model, "max_tokens": max_tokens, "temperature": temperature, "seed": seed}
-    run(address, prompt, system, options)
+    run(address, " ".join(prompt), system, options)
 
 
 @app.command
@@ -157,12 +157,17 @@ def doctor(*, json: AsJson = False) -> None:
 
 def main() -> None:
     """Entry point of the `streamwell` command."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # it may be unable to say what a model says
     try:
         app()
     except StreamwellError as error:
         print(f"streamwell: {error}", file=sys.stderr)
         sys.exit(2)
-    except BrokenPipeError:
-        # Whoever read has had enough, like `head`; nothing is left to flush at the exit.
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise
+        # nothing is left to flush at the exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        # whoever reads from a pipe may have had enough, like `head`
+        sys.exit(1 if error.errno == errno.EPIPE else f"streamwell: {error.strerror}")

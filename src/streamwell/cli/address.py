@@ -22,7 +22,9 @@ class Address:
 
     @property
     def base(self) -> str:
-        return self.url.rstrip("/")
+        """The URL without the `/v1` that other clients want in it; `host:port` is plain HTTP."""
+        url = self.url if "://" in self.url else f"http://{self.url}"
+        return url.rstrip("/").removesuffix("/v1")
 
     @property
     def headers(self) -> dict[str, str]:

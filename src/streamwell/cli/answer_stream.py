@@ -23,6 +23,7 @@ from streamwell.cli.remote import (
     UnfitServer,
     message_of,
     parsed,
+    reason_of,
     refusal,
     unfit,
 )
@@ -32,6 +33,8 @@ from streamwell.core.errors import EngineDied
 PATIENCE_S = 60.0
 _MAX_PAUSE_S = 2.0
 _FIRST_PAUSE_S = 0.1
+#: What a proxy says while the server behind it is away.
+_GATEWAY_STATUSES = (502, 503, 504)
 
 
 class ConnectionLost(UnfitServer):
@@ -121,12 +124,12 @@ class AnswerStream:
         return line
 
     def _pause(self, pause_s: float, error: Exception) -> None:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = reason_of(error)
         if time.monotonic() + pause_s > self._deadline_s:
             hint = f"; `streamwell runs follow {self.run_id}` goes on" if self.run_id else ""
             raise ConnectionLost(f"the answer broke off: {reason}{hint}")
         if pause_s == _FIRST_PAUSE_S:
-            print(f"streamwell: {reason}; trying again", file=sys.stderr)
+            print(f"streamwell: {reason}; trying again for {PATIENCE_S:.0f} s", file=sys.stderr)
         time.sleep(pause_s)
 
     def _connection(self) -> Iterator[dict[str, Any]]:
@@ -173,11 +176,20 @@ class AnswerStream:
     def _check(self, response: httpx2.Response) -> None:
         if response.status_code != 200:
             response.read()
-            if response.status_code == 503 and "retry-after" in response.headers:
-                raise _Cut(message_of(parsed(response)) or "status 503")
+            reason = message_of(parsed(response)) or f"status {response.status_code}"
+            if self._is_absence(response):
+                raise _Cut(reason)
+            if self._last_id:  # what was accepted once is not there any more
+                raise ConnectionLost(f"the answer broke off: {reason}")
             raise refusal(response)
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
             raise UnfitServer(unfit(response))
+
+    def _is_absence(self, response: httpx2.Response) -> bool:
+        """The server will be back: it says so, or a proxy in front of it that knew it."""
+        if response.status_code == 503 and "retry-after" in response.headers:
+            return True
+        return bool(self.run_id) and response.status_code in _GATEWAY_STATUSES
 
     def _check_failure(self, frame: Frame, payload: dict[str, Any]) -> None:
         """An error without an id is not the run's end, which is in the log: the run goes on."""

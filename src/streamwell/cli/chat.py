@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import subprocess
 import sys
@@ -16,16 +17,23 @@ from streamwell.cli.chat_answer import ChatAnswer
 from streamwell.cli.chat_commands import Commands, Conversation
 from streamwell.cli.chat_input import ChatInput
 from streamwell.cli.chat_output import answer_writer
+from streamwell.cli.harmless import on_stdout
 from streamwell.cli.remote import (
     UnfitServer,
     answers,
     call,
-    check_answers,
     client_of,
+    connected,
+    reason_of,
     told,
     wait_until_ready,
 )
 from streamwell.core.errors import StreamwellError
+
+#: Where a server of our own listens.
+_HOST = "127.0.0.1"
+#: What may go wrong with an answer or a command; the conversation outlives it.
+_WRONG = (StreamwellError, UnfitServer, httpx2.HTTPError)
 
 
 def run(address: Address, *, model: str, system: str) -> None:
@@ -33,9 +41,7 @@ def run(address: Address, *, model: str, system: str) -> None:
 
     Exits with 1 and one line when there is no server to talk to.
     """
-    url = address.base
-    with told(url), _server(url) as base_url, client_of(base_url, address.headers) as client:
-        wait_until_ready(client)
+    with _server(address) as client:
         _Chat(client, Conversation(model, system)).converse()
 
 
@@ -57,66 +63,97 @@ class _Chat:
             try:
                 self._turn(self._input.read())
             except (EOFError, KeyboardInterrupt):
-                print()
+                if self._input.is_terminal:
+                    print()
                 return
-            except (StreamwellError, UnfitServer) as error:
+            except _WRONG as error:
                 if not self._input.is_terminal:
                     raise
-                print(f"streamwell: {error}", file=sys.stderr)
+                told = "; ".join((reason_of(error), *getattr(error, "__notes__", ())))
+                print(f"streamwell: {told}", file=sys.stderr)
 
     def _turn(self, text: str) -> None:
         if text.startswith("/"):
             if said := self._commands.run(text):
-                print(said)
+                print(on_stdout(said))
         elif text.strip():
-            self._conversation.say("user", text.strip())
+            self._conversation.ask(text.strip())
             self._answer()
 
     def _answer(self) -> None:
         """Ask, print, and remember what came, also of an answer that is stopped or breaks off."""
         answer, pieces = ChatAnswer(self._client, self._conversation.body()), list[str]()
         try:
-            with answer_writer(self._console) as writer:
-                for text in answer:
-                    pieces.append(text)
-                    writer.write(text)
-                    self._input.check_stop()
+            self._show(answer, pieces)
         except KeyboardInterrupt:
             answer.cancel()
-            print(" [stopped]", end="")
-        except (StreamwellError, UnfitServer):
+            print(" [stopped]")
+        except _WRONG as error:
             if pieces:
                 print()
-                self._conversation.say("assistant", "".join(pieces))
-            else:
-                self._conversation.messages.pop()  # a question without an answer
+            if self._input.is_terminal:
+                error.add_note("/retry asks again")
             raise
-        print()
-        self._conversation.say("assistant", "".join(pieces))
+        else:
+            print()
+            pieces.append("")  # an empty answer is one too
+        finally:
+            if pieces:
+                self._conversation.answered("".join(pieces))
+
+    def _show(self, answer: ChatAnswer, pieces: list[str]) -> None:
+        """Print an answer as it comes, and add what came to the pieces."""
+        with answer_writer(self._console) as writer:
+            for text in answer:
+                pieces.append(text)
+                writer.write(text)
+                self._input.check_stop()
 
     def _list_models(self) -> list[str]:
-        return [card["id"] for card in call(self._client, "GET", "/v1/models")["data"]]
+        """Raises `UnfitServer`, and what `call` does."""
+        body = call(self._client, "GET", "/v1/models")
+        try:
+            return [str(card["id"]) for card in body["data"]]
+        except (LookupError, TypeError):
+            raise UnfitServer("GET /v1/models is not answered with a list of models") from None
 
 
 @contextlib.contextmanager
-def _server(url: str) -> Iterator[str]:
-    """The URL of a server: the one asked for if it answers, else one of our own."""
-    if url != DEFAULT_URL:
-        check_answers(url)
-    if answers(url):
-        yield url
+def _server(address: Address) -> Iterator[httpx2.Client]:
+    """A client of a server that is ready: the one asked for, else one of our own."""
+    if address.base != DEFAULT_URL or answers(DEFAULT_URL):
+        with connected(address) as client:
+            wait_until_ready(client)
+            yield client
         return
     port = _free_port()
-    print(f"no server at {url}; starting one on port {port}", file=sys.stderr)
-    command = [sys.executable, "-m", "streamwell", "serve", "--port", str(port)]
-    with subprocess.Popen([*command, "--log-level", "error"], stderr=subprocess.DEVNULL) as process:
+    print(f"no server at {DEFAULT_URL}; starting one on port {port}", file=sys.stderr)
+    url = f"http://{_HOST}:{port}"
+    with told(url), _own_server(port) as process, client_of(url, address.headers) as client:
+        wait_until_ready(client, has_ended=lambda: process.poll() is not None)
+        yield client
+
+
+@contextlib.contextmanager
+def _own_server(port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A server that ends with this process, unless that is killed."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+    flags = ("--host", _HOST, "--port", str(port), "--log-level", "error", "--no-open")
+    with subprocess.Popen(
+        [sys.executable, "-m", "streamwell", "serve", *flags],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        process_group=0,  # Ctrl-C stops an answer, not the server
+    ) as process:
         try:
-            yield f"http://127.0.0.1:{port}"
+            yield process
         finally:
             process.terminate()
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server((_HOST, 0)) as listener:
         port: int = listener.getsockname()[1]
         return port

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import httpx2
 
 from streamwell.cli.answer_stream import AnswerStream
 from streamwell.cli.remote import UnfitServer
+from streamwell.core.errors import InvalidRequest
 
 _PATH = "/v1/chat/completions"
 
@@ -18,7 +20,15 @@ class ChatAnswer:
     """One answer; iterate once for its pieces of text."""
 
     def __init__(self, client: httpx2.Client, body: dict[str, Any]) -> None:
-        """`body` is a chat completion without `stream`."""
+        """`body` is a chat completion without `stream`.
+
+        Raises:
+            InvalidRequest: it cannot be sent: bytes that are no text were typed or piped in.
+        """
+        try:
+            json.dumps(body, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise InvalidRequest("the prompt must be text in UTF-8", "prompt") from None
         self.finish_reason = ""
         self._client = client
         self._stream = AnswerStream(

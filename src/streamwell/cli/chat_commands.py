@@ -16,7 +16,7 @@ HELP = """\
 /model [NAME]   talk to another model; without a name: list them
 /save FILE      write the conversation as JSON
 /load FILE      go on with a conversation that was saved
-/retry          another answer to the last question
+/retry          another answer to the last question, or the first one if none came
 /stop           end the answer, typed while it comes; so does Ctrl-C
 /clear          begin a new conversation
 /help           this
@@ -41,12 +41,22 @@ class Conversation:
         model = {"model": self.model} if self.model else {}
         return {"messages": [*first, *self.messages]} | model
 
-    def say(self, role: str, content: str) -> None:
-        self.messages.append({"role": role, "content": content})
+    @property
+    def is_answered(self) -> bool:
+        return not self.messages or self.messages[-1]["role"] == "assistant"
+
+    def ask(self, content: str) -> None:
+        """In the place of a question that got no answer."""
+        if not self.is_answered:
+            self.messages.pop()
+        self.messages.append({"role": "user", "content": content})
+
+    def answered(self, content: str) -> None:
+        self.messages.append({"role": "assistant", "content": content})
 
     def take_back(self) -> bool:
         """Drop the last answer, for another one; false if nothing was asked."""
-        while self.messages and self.messages[-1]["role"] == "assistant":
+        while self.messages and self.is_answered:
             self.messages.pop()
         return bool(self.messages)
 
@@ -122,7 +132,7 @@ class Commands:
     def _model(self, name: str) -> str:
         names = self._list_models()
         if not name:
-            current = self._conversation.model or names[0]
+            current = self._conversation.model or next(iter(names), "")
             return "\n".join(f"{'*' if each == current else ' '} {each}" for each in names)
         if name not in names:
             raise InvalidRequest(f"there is no model {name!r}; there are {', '.join(names)}")
@@ -139,9 +149,14 @@ class Commands:
         return f"{len(self._conversation.messages)} messages were read"
 
     def _retry(self, _rest: str) -> str:
+        before = list(self._conversation.messages)
         if not self._conversation.take_back():
             raise InvalidRequest("nothing was asked yet")
-        self._answer()
+        try:
+            self._answer()
+        finally:
+            if not self._conversation.is_answered:
+                self._conversation.messages[:] = before
         return ""
 
     def _clear(self, _rest: str) -> str:

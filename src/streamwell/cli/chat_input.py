@@ -66,7 +66,7 @@ class ChatInput:
             line = self._typed_ahead.popleft()
             print(f"{prompt}{line}")
             return line
-        return input(prompt)
+        return input(prompt if self.is_terminal else "")
 
 
 def _use_history(path: Path) -> None:

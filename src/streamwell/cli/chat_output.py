@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Protocol, Self
 
+from markdown_it import MarkdownIt
 from rich.console import Console
 from rich.live import Live
 from rich.markdown import Markdown
@@ -16,6 +17,13 @@ from rich.text import Text
 from streamwell.cli.harmless import harmless, on_stdout
 
 _FENCES = ("```", "~~~")
+#: Markdown without what would not be shown: tags, as in `vector<int>`, addresses of pictures, and
+#: of references.
+_PARSER = (
+    MarkdownIt()
+    .enable(["strikethrough", "table"])
+    .disable(["html_block", "html_inline", "image", "reference"])
+)
 
 
 class AnswerWriter(Protocol):
@@ -66,12 +74,12 @@ class _MarkdownWriter:
     def __exit__(self, *_error: object) -> None:
         self._live.stop()
         if self._tail.strip():
-            self._console.print(Markdown(self._tail))
+            self._console.print(_markdown(self._tail))
 
     def write(self, text: str) -> None:
         whole, self._tail = split_whole(self._tail + harmless(text))
         if whole.strip():
-            self._live.console.print(Markdown(whole))
+            self._live.console.print(_markdown(whole))
             self._live.console.print()
         self._live.update(self._drawn_tail())
 
@@ -80,7 +88,18 @@ class _MarkdownWriter:
         lines, height = self._tail.splitlines(), self._console.height - 2
         if len(lines) > height:
             return Text("\n".join(lines[-height:]))
-        return Markdown(self._tail)
+        return _markdown(self._tail)
+
+
+def _markdown(text: str) -> Markdown:
+    """With the lines of the text, and with the addresses of links, for they can be copied."""
+    markdown = Markdown("", hyperlinks=False)
+    markdown.parsed = _PARSER.parse(text)
+    for token in markdown.parsed:
+        for part in token.children or ():
+            if part.type == "softbreak":
+                part.type = "hardbreak"
+    return markdown
 
 
 def split_whole(markdown: str) -> tuple[str, str]:

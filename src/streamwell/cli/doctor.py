@@ -12,11 +12,10 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from json import dumps
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from streamwell import __version__
+from streamwell.cli.tables import print_table
 from streamwell.models import BUILT_IN, built_in_path
 from streamwell.models.memory import PROCESS_BYTES, available_bytes
 from streamwell.settings import Settings, default_data_dir
@@ -50,11 +49,12 @@ def run(*, as_json: bool) -> None:
 
 
 def _print_table(facts: list[Fact]) -> None:
-    table = Table("what", "found", "advice", title=f"streamwell {__version__}")
-    for fact in facts:
-        advice = Text(f"! {fact.advice}", "bold red") if fact.is_problem else Text(fact.advice)
-        table.add_row(fact.name, Text(fact.found), advice)
-    Console().print(table)
+    rows = ((fact.name, fact.found, _advice(fact)) for fact in facts)
+    print_table(("what", "found", "advice"), rows, title=f"streamwell {__version__}")
+
+
+def _advice(fact: Fact) -> Text:
+    return Text(f"! {fact.advice}", "bold red") if fact.is_problem else Text(fact.advice)
 
 
 def _facts() -> Iterator[Fact]:

@@ -1,4 +1,4 @@
-"""Text of a model on a terminal: what would control the terminal is shown as signs."""
+"""Text of a model, or a server, on a terminal: what would control it is shown as signs."""
 
 from __future__ import annotations
 
@@ -15,4 +15,9 @@ def harmless(text: str) -> str:
 
 def on_stdout(text: str) -> str:
     """The text as it may go to standard output: harmless on a terminal, else as it is."""
-    return harmless(text) if sys.stdout.isatty() else text
+    return harmless(text) if is_terminal() else text
+
+
+def is_terminal() -> bool:
+    """Whether people look at standard output; it may be closed."""
+    return sys.stdout is not None and sys.stdout.isatty()

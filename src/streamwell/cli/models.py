@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import App
 
 from streamwell.cli.address import HERE, AsJson, At
+from streamwell.cli.harmless import harmless, on_stdout
 from streamwell.core.errors import LoadError
 
 if TYPE_CHECKING:
@@ -37,42 +38,42 @@ def list_(*, json: AsJson = False, address: At = HERE) -> None:
         _print_table(cards)
         return
     for card in cards:
-        print(dumps(card, ensure_ascii=False))
+        print(on_stdout(dumps(card, ensure_ascii=False)))
 
 
 @app.command
-def load(model: str, *, base: str | None = None, address: At = HERE) -> None:
+def load(name: str, /, *, base: str | None = None, address: At = HERE) -> None:
     """Load a model of the server's `--models-dir`, with a progress bar; wants an operator's key.
 
     Parameters
     ----------
-    model
-        Its name, as `streamwell models list` shows it.
+    name
+        Of the model, as `streamwell models` shows it.
     base
         Of an adapter: the model that it adapts.
     """
     from streamwell.cli.remote import connected
 
-    body = {"model": model, "stream": True} | ({"base": base} if base else {})
+    body = {"model": name, "stream": True} | ({"base": base} if base else {})
     with connected(address) as client:
         card = _load(client, body)
-    print(f"{card['id']} {card['status']}")
+    print(on_stdout(f"{card['id']} {card['status']}"))
 
 
 @app.command
-def unload(model: str, *, address: At = HERE) -> None:
+def unload(name: str, /, *, address: At = HERE) -> None:
     """Unload a model when the runs that use it have ended; wants an operator's key.
 
     Parameters
     ----------
-    model
-        Its name.
+    name
+        Of the model.
     """
     from streamwell.cli.remote import call, connected
 
     with connected(address) as client:
-        card = call(client, "POST", "/v1/models/unload", json={"model": model})
-    print(f"{card['id']} {card['status']}")
+        card = call(client, "POST", "/v1/models/unload", json={"model": name})
+    print(on_stdout(f"{card['id']} {card['status']}"))
 
 
 def _load(client: httpx2.Client, body: dict[str, Any]) -> dict[str, Any]:
@@ -84,6 +85,7 @@ def _load(client: httpx2.Client, body: dict[str, Any]) -> dict[str, Any]:
         UnfitServer: the stream ended without a word.
     """
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import Progress
 
     from streamwell.cli.answer_stream import frames_of
@@ -97,28 +99,28 @@ def _load(client: httpx2.Client, body: dict[str, Any]) -> dict[str, Any]:
         if response.status_code != 200:
             response.read()
             raise refusal(response)
-        bar = progress.add_task(body["model"], total=1.0)
+        bar = progress.add_task(escape(harmless(body["model"])), total=1.0)
         for frame in frames_of(response.iter_lines()):
             event: dict[str, Any] = loads(frame.data)
             if message := message_of(event):
                 raise LoadError(message)
             if event.get("object") == "model":
                 return event
-            stage = f"{body['model']}: {event['stage']}"
+            stage = escape(harmless(f"{body['model']}: {event['stage']}"))
             progress.update(bar, completed=event["progress"], description=stage)
     raise UnfitServer("the server went away; a load goes on without its client")
 
 
 def _print_table(cards: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from streamwell.cli.tables import print_table
 
-    table = Table("model", "state", "size", "context", "family", "fits")
-    for card in cards:
-        cells = (card["id"], _state(card), _size(card), str(card.get("context_length") or ""))
-        table.add_row(*map(Text, (*cells, card.get("family") or "", _fit(card))))
-    Console().print(table)
+    names = ("model", "state", "size", "context", "family", "fits")
+    print_table(names, map(_row, cards))
+
+
+def _row(card: dict[str, Any]) -> tuple[str, ...]:
+    context = str(card.get("context_length") or "")
+    return card["id"], _state(card), _size(card), context, card.get("family") or "", _fit(card)
 
 
 def _state(card: dict[str, Any]) -> str:

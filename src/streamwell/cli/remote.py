@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2
 
 from streamwell.cli.address import Address
+from streamwell.cli.harmless import harmless
 from streamwell.core.errors import InvalidRequest, LoadError
 
 CONNECT_S = 10.0
@@ -48,8 +49,14 @@ def told(url: str) -> Iterator[None]:
     except UnfitServer as error:
         sys.exit(f"streamwell: {error}")
     except httpx2.HTTPError as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        sys.exit(f"streamwell: the connection to {url} failed: {reason}")
+        sys.exit(f"streamwell: the connection to {url} failed: {reason_of(error)}")
+    except UnicodeEncodeError:
+        raise InvalidRequest("what is given on the command line must be UTF-8") from None
+
+
+def reason_of(error: Exception) -> str:
+    """In one line."""
+    return harmless(" ".join(str(error).split())) or type(error).__name__
 
 
 def answers(url: str) -> bool:
@@ -102,27 +109,33 @@ def message_of(body: Any) -> str:  # noqa: ANN401 - it may be anything
     """What an OpenAI-compatible server says is wrong; empty if this is not its way to say it."""
     error = body.get("error") if isinstance(body, dict) else None
     message = error.get("message") if isinstance(error, dict) else error
-    return " ".join(message.split()) if isinstance(message, str) else ""
+    return harmless(" ".join(message.split())) if isinstance(message, str) else ""
 
 
 def unfit(response: httpx2.Response) -> str:
     request, kind = response.request, response.headers.get("content-type", "nothing")
     return (
         f"this does not look like an OpenAI-compatible server: {request.method} {request.url.path} "
-        f"is answered with {response.status_code} and {kind}"
+        f"is answered with {response.status_code} and {harmless(kind)}"
     )
 
 
-def wait_until_ready(client: httpx2.Client) -> None:
+def wait_until_ready(
+    client: httpx2.Client, *, has_ended: Callable[[], bool] = lambda: False
+) -> None:
     """Wait while a server of ours loads its model; one of another make is taken as it is.
 
+    Args:
+        client: of the server.
+        has_ended: whether its process has, where that is known.
+
     Raises:
-        LoadError: the model cannot be loaded, or it takes more than five minutes.
+        LoadError: the model cannot be loaded, it takes more than five minutes, or the server ended.
         InvalidRequest, UnfitServer: it is of another make, and does not answer as such servers do.
     """
     deadline_s = time.monotonic() + _START_TIMEOUT_S
     was_told = False
-    while time.monotonic() < deadline_s:
+    while time.monotonic() < deadline_s and not has_ended():
         with contextlib.suppress(httpx2.TransportError):
             status = parsed(client.get("/ready"))
             if not isinstance(status, dict) or "status" not in status:
@@ -132,12 +145,14 @@ def wait_until_ready(client: httpx2.Client) -> None:
             if status["status"] == "ready":
                 return
             if error := status.get("error"):
-                raise LoadError(str(error))
+                raise LoadError(harmless(str(error)))
             if not was_told:
-                print(f"streamwell: the server is {status['status']}; waiting", file=sys.stderr)
+                told = harmless(str(status["status"]))
+                print(f"streamwell: the server is {told}; waiting", file=sys.stderr)
                 was_told = True
         time.sleep(0.1)
-    raise LoadError("the server did not become ready")
+    hint = "; `streamwell serve` says why" if has_ended() else ""
+    raise LoadError(f"the server did not become ready{hint}")
 
 
 def _check_compatible(client: httpx2.Client) -> None:

@@ -41,7 +41,7 @@ def run(address: Address, prompt: str, system: str, options: dict[str, Any]) -> 
         except KeyboardInterrupt:
             answer.cancel()
             sys.exit(_INTERRUPTED)
-        except BrokenPipeError:
+        except OSError:  # nobody reads, or the disk is full
             answer.cancel()
             raise
     _tell_end(answer)
@@ -49,8 +49,8 @@ def run(address: Address, prompt: str, system: str, options: dict[str, Any]) -> 
 
 def _with_stdin(prompt: str) -> str:
     """Raises `InvalidRequest` if both are empty."""
-    piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read().strip()
-    text = "\n\n".join(part for part in (prompt, piped) if part)
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
+    text = "\n\n".join(filter(None, (prompt.strip(), piped.strip())))
     if not text:
         raise InvalidRequest("there is no prompt: give one, or pipe one in", "prompt")
     return text

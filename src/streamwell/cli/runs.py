@@ -39,7 +39,7 @@ def list_(*, json: AsJson = False, address: At = HERE) -> None:
 
 
 @app.command
-def follow(run: str, *, json: AsJson = False, address: At = HERE) -> None:
+def follow(run: str, /, *, json: AsJson = False, address: At = HERE) -> None:
     """Print a run's text as it comes, from its beginning; a lost connection is taken up again.
 
     Parameters
@@ -77,8 +77,11 @@ def cancel(*runs: str, address: At = HERE) -> None:
         raise InvalidRequest("name the runs to cancel, or `last`", "runs")
     with connected(address) as client:
         for run in runs:
-            shown = call(client, "POST", f"/v1/runs/{_id_of(client, run)}/cancel")
-            print(f"{shown['id']} {shown['status']}")
+            try:
+                shown = call(client, "POST", f"/v1/runs/{_id_of(client, run)}/cancel")
+            except InvalidRequest as error:
+                raise InvalidRequest(f"{run}: {error}", "runs") from None
+            print(on_stdout(f"{shown['id']} {shown['status']}"))
 
 
 def _runs(client: httpx2.Client) -> Iterator[dict[str, Any]]:
@@ -105,7 +108,7 @@ def _id_of(client: httpx2.Client, run: str) -> str:
 
 def _print_json(entries: Iterable[dict[str, Any]]) -> None:
     for entry in entries:
-        print(dumps(entry, ensure_ascii=False), flush=True)
+        print(on_stdout(dumps(entry, ensure_ascii=False)), flush=True)
 
 
 def _print_text(events: Iterable[dict[str, Any]]) -> None:
@@ -115,24 +118,28 @@ def _print_text(events: Iterable[dict[str, Any]]) -> None:
             reasons = event.get("finish_reasons") or [event.get("finish_reason")]
             tokens = (event.get("usage") or {}).get("completion_tokens")
             print(flush=True)
-            print(f"streamwell: {', '.join(map(str, reasons))}, {tokens} tokens", file=sys.stderr)
+            told = harmless(f"{', '.join(map(str, reasons))}, {tokens} tokens")
+            print(f"streamwell: {told}", file=sys.stderr)
         elif not event.get("index"):
             print(on_stdout(event["text"]), end="", flush=True)
 
 
 def _print_table(runs: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from streamwell.cli.tables import print_table
 
-    table = Table("run", "status", "model", "age", "text")
-    for run in runs:
-        age_s = max(0, round(time.time() - run["created"]))
-        cells = (run["id"], run["status"], run["model"], f"{age_s} s", _end_of(run))
-        table.add_row(*map(Text, cells))  # whatever looks like markup in them is none
-    Console().print(table if runs else "No run is in hand.")
+    if not runs:
+        print("No run is in hand.")
+        return
+    rows = (
+        (run["id"], run["status"], run["model"], f"{_age_s(run)} s", _end_of(run)) for run in runs
+    )
+    print_table(("run", "status", "model", "age", "text"), rows)
+
+
+def _age_s(run: Mapping[str, Any]) -> int:
+    return max(0, round(time.time() - float(run["created"])))
 
 
 def _end_of(run: Mapping[str, Any]) -> str:
     """The last words of the first choice."""
-    return harmless(" ".join(run["choices"][0]["text"].split())[-40:])
+    return " ".join(run["choices"][0]["text"].split())[-40:]
