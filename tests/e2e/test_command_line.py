@@ -25,15 +25,13 @@ def _run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 
 def test_chat_keeps_the_conversation(brooklet: ServerProcess) -> None:
-    """Every line gets an answer; empty ones are no turn, and the end of the input ends it well."""
+    """Every line gets an answer; empty ones are no turn. In a pipe there are no prompts."""
     flags = ("--url", brooklet.url, "--model", "brooklet", "--system", "Be kind.")
     result = _run("chat", *flags, stdin="Hello!\n\nWho are you?\n")
 
     assert 0 == result.returncode, result.stderr
-    assert result.stdout.startswith("> ")
-    assert result.stdout.endswith("\n> \n")
-    assert 4 == result.stdout.count("> ")
-    assert result.stdout.replace("> ", "").strip()
+    assert 2 == len(result.stdout.splitlines())
+    assert all(result.stdout.splitlines())
 
 
 def test_chat_tells_what_is_wrong(brooklet: ServerProcess) -> None:

@@ -20,6 +20,9 @@ from streamwell.core.errors import StreamwellError
 from streamwell.models import BUILT_IN
 from streamwell.settings import Settings
 
+#: Nothing, unless it is given.
+_Text = Annotated[str, Parameter(show_default=False)]
+
 app = App(
     name="streamwell",
     help="Serves local language models and streams their answers.",
@@ -55,7 +58,7 @@ def serve(
 
 
 @app.command
-def chat(*, model: str = "", system: str = "", address: At = HERE) -> None:
+def chat(*, model: _Text = "", system: _Text = "", address: At = HERE) -> None:
     """Talk to a model in the terminal; starts a server if none answers.
 
     Parameters
@@ -74,7 +77,7 @@ def chat(*, model: str = "", system: str = "", address: At = HERE) -> None:
 def run_prompt(
     *prompt: str,
     model: str | None = None,
-    system: str = "",
+    system: _Text = "",
     max_tokens: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     temperature: Annotated[float | None, Parameter(validator=Number(gte=0, lte=100))] = None,
     seed: int | None = None,

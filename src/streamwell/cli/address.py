@@ -17,7 +17,7 @@ class Address:
     url: str = DEFAULT_URL
     "Address of the server."
 
-    api_key: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    api_key: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
     "Key of the server; of several the first is sent. Better as STREAMWELL_API_KEY."
 
     @property
