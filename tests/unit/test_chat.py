@@ -77,13 +77,14 @@ def talk(answers: Answers) -> None:
 
 @pytest.mark.parametrize("first", [OURS, COMPATIBLE], ids=["ours", "another"])
 def test_compatible_servers_are_talked_to(first: Answers, capsys: pytest.CaptureFixture) -> None:
-    """A server needs no `/ready`, a stream may have events without choices or text."""
-    events = ['{"choices": []}', '{"choices": [{"delta": {"content": "lo"}}]}', "[DONE]"]
+    """A server needs no `/ready`; a stream may have events without choices, and half characters."""
+    half = r'{"choices": [{"delta": {"content": "\ud83d"}}]}'
+    events = ['{"choices": []}', '{"choices": [{"delta": {"content": "lo"}}]}', half, "[DONE]"]
     stream = HELLO + "".join(f": ping\n\ndata:{event}\n\n" for event in events)
 
     talk(first | {CHAT: (200, SSE, stream)})
 
-    assert "Hello\n" == capsys.readouterr().out
+    assert "Hello?\n" == capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,15 @@ def test_a_conversation_is_saved_and_loaded(tmp_path: Path) -> None:
     assert talked() == conversation
 
 
+def test_bytes_that_are_no_text_are_saved_as_question_marks(tmp_path: Path) -> None:
+    """They were typed, and refused; what was said before is not lost for them."""
+    path, conversation = tmp_path / "talk.json", talked()
+    conversation.ask("no \udcff text")
+
+    commands(conversation).run(f"/save {path}")
+    assert "no ? text" == json.loads(path.read_text(encoding="utf-8"))["messages"][-1]["content"]
+
+
 @pytest.mark.parametrize(
     "saved",
     [

@@ -28,7 +28,7 @@ from streamwell.cli.remote import (
     told,
     wait_until_ready,
 )
-from streamwell.core.errors import StreamwellError
+from streamwell.core.errors import InvalidRequest, StreamwellError
 
 #: Where a server of our own listens.
 _HOST = "127.0.0.1"
@@ -91,7 +91,7 @@ class _Chat:
         except _WRONG as error:
             if pieces:
                 print()
-            if self._input.is_terminal:
+            if self._input.is_terminal and not isinstance(error, InvalidRequest):
                 error.add_note("/retry asks again")
             raise
         else:

@@ -54,7 +54,8 @@ class ChatAnswer:
                 ) from error
             self.finish_reason = next(filter(None, reasons), self.finish_reason)
             if text:
-                yield text
+                # JSON may have halves of characters, which nobody can print, nor send back
+                yield text.encode(errors="replace").decode()
 
     def cancel(self) -> None:
         """End its run now, rather than when the server gives its reader up."""

@@ -65,7 +65,7 @@ class Conversation:
         saved = {"model": self.model, "system": self.system, "messages": self.messages}
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode=0o600)
-            with open(descriptor, "w", encoding="utf-8") as file:
+            with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
                 json.dump(saved, file, ensure_ascii=False, indent=2)
         except OSError as error:
             raise InvalidRequest(f"cannot write {path}: {error.strerror}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from json import dumps
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -18,13 +18,16 @@ from streamwell.core.errors import EngineDied, InvalidRequest
 if TYPE_CHECKING:
     import httpx2
 
+#: As many as a page of the list has.
+_MAX_RUNS = 100
+
 app = App(name="runs", help="Look at what a server generates now, follow it, cancel it.")
 
 
 @app.default
 @app.command(name="list")
 def list_(*, json: AsJson = False, address: At = HERE) -> None:
-    """List the runs that a server has in hand, the newest first.
+    """List the runs that a server has in hand, the newest first, at most 100.
 
     Parameters
     ----------
@@ -34,8 +37,10 @@ def list_(*, json: AsJson = False, address: At = HERE) -> None:
     from streamwell.cli.remote import connected
 
     with connected(address) as client:
-        runs = list(_runs(client))
-        _print_json(runs) if json else _print_table(runs)
+        page = _newest(client, limit=_MAX_RUNS)
+    _print_json(page["data"]) if json else _print_table(page["data"])
+    if page["has_more"]:
+        print(f"streamwell: there are more; these are the newest {_MAX_RUNS}", file=sys.stderr)
 
 
 @app.command
@@ -84,26 +89,19 @@ def cancel(*runs: str, address: At = HERE) -> None:
             print(on_stdout(f"{shown['id']} {shown['status']}"))
 
 
-def _runs(client: httpx2.Client) -> Iterator[dict[str, Any]]:
-    """All pages of the list."""
+def _newest(client: httpx2.Client, limit: int) -> dict[str, Any]:
+    """A page; there is no second one, for what it would begin after may have ended."""
     from streamwell.cli.remote import call
 
-    after = ""
-    while True:
-        page = call(client, "GET", "/v1/runs", params={"limit": 100, "after": after})
-        yield from page["data"]
-        if not page["has_more"]:
-            return
-        after = page["last_id"]
+    return call(client, "GET", "/v1/runs", params={"limit": limit})
 
 
 def _id_of(client: httpx2.Client, run: str) -> str:
     if run != "last":
         return quote(run, safe="")
-    newest = next(_runs(client), None)
-    if newest is None:
+    if not (runs := _newest(client, limit=1)["data"]):
         raise InvalidRequest("the server has no run in hand", "run")
-    return str(newest["id"])
+    return str(runs[0]["id"])
 
 
 def _print_json(entries: Iterable[dict[str, Any]]) -> None:
