@@ -1,7 +1,8 @@
 """Fifty users, five more each second, thirty seconds: `make stress`.
 
-Starts a server of a decoder and an encoder-decoder, lets locust loose on both at the same time,
-prints a table, and draws docs/stress.svg. Ends with 1 if a single request failed.
+Starts a server of a decoder and an encoder-decoder, lets locust loose on both at the same time, by
+chat and by the routes for a prompt, prints a table, and draws docs/stress.svg. Ends with 1 if a
+single request failed.
 """
 
 from __future__ import annotations
@@ -13,30 +14,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-import httpx2
-
 from bench.report import machine, print_machine
 from bench.server import Target, running
 from bench.stress.graph import draw, panels
 
 ROOT = Path(__file__).parents[2]
 USERS = Path(__file__).with_name("users.py")
-#: Routes that a server may have or not, with what they are asked to see that, and their users.
-OPTIONAL = {
-    "GenerateStream": ("POST", "/generate-stream", {"prompt": "Hello!", "max_tokens": 1}),
-    "QueryStream": ("GET", "/query-stream/?query=Hello", None),
-}
 COLUMNS = ("Request Count", "Failure Count", "Requests/s", "50%", "95%", "99%", "Max Response Time")
-
-
-def users_of(url: str) -> list[str]:
-    """The users for which the server has a route."""
-    found = ["Chat", "T5"]
-    for user, (method, path, body) in OPTIONAL.items():
-        status = httpx2.request(method, url + path, json=body, timeout=60).status_code
-        if status == 200:
-            found.append(user)
-    return found
 
 
 def locust(program: Path, url: str, out: Path, options: argparse.Namespace) -> int:
@@ -44,7 +28,7 @@ def locust(program: Path, url: str, out: Path, options: argparse.Namespace) -> i
     command = [str(program), "-f", str(USERS), "--headless", "--host", url, "--only-summary"]
     command += ["-u", str(options.users), "-r", str(options.rate), "-t", f"{options.seconds}s"]
     command += ["--csv", str(out / "stress"), "--csv-full-history", "--exit-code-on-error", "1"]
-    command += ["--stop-timeout", "120", *users_of(url)]  # those under way may end
+    command += ["--stop-timeout", "120"]  # those under way may end
     return subprocess.run(command, check=False).returncode
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
+from itertools import cycle
 from pathlib import Path
 
-WIDTH, PANEL_HEIGHT, MARGIN = 720, 140, 56
-COLOURS = ("#2563eb", "#f59e0b", "#16a34a", "#9333ea")
+WIDTH, PANEL_HEIGHT, MARGIN, LEGEND_HEIGHT = 720, 140, 56, 32
+#: Of the kinds of requests, which have one colour in all panels; of all requests together.
+COLOURS = ("#2563eb", "#f59e0b", "#16a34a", "#9333ea", "#dc2626", "#0891b2")
+ALL_COLOUR = "#334155"
 
-#: What is drawn: by what it is called, its value for each second.
+#: What is drawn: by the kind of request, or `ALL`, its value for each second.
 Lines = dict[str, list[float]]
+ALL = "Aggregated"
 
 
 def panels(history: Path) -> dict[str, Lines]:
@@ -28,30 +32,35 @@ def panels(history: Path) -> dict[str, Lines]:
         return [0.0 if value in ("", "N/A") else float(value) for value in values]
 
     first = [name for name in by_name if name.endswith(": first line")]
-    whole = [name for name in by_name if name not in (*first, "Aggregated")]
+    whole = [name for name in by_name if name not in (*first, ALL)]
     return {
-        "users": {"users": line("Aggregated", "User Count")},
+        "users": {ALL: line(ALL, "User Count")},
         "answers per second": {name: line(name, "Requests/s") for name in whole},
-        "failures per second": {"failures": line("Aggregated", "Failures/s")},
+        "failures per second": {ALL: line(ALL, "Failures/s")},
         "ms to the first line, 95 %": {name.partition(":")[0]: line(name, "95%") for name in first},
         "ms to the end, 95 %": {name: line(name, "95%") for name in whole},
     }
 
 
 def draw(drawn: Mapping[str, Lines]) -> str:
-    """The panels below each other, over the seconds of the test."""
-    height = PANEL_HEIGHT * len(drawn) + MARGIN // 2
+    """The panels below each other, over the seconds of the test, and the colours' names on top."""
+    height = LEGEND_HEIGHT + PANEL_HEIGHT * len(drawn) + MARGIN // 2
+    kinds = sorted({name for lines in drawn.values() for name in lines} - {ALL})
+    colours = dict(zip(kinds, cycle(COLOURS), strict=False)) | {ALL: ALL_COLOUR}
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' "
         "font-family='sans-serif' font-size='12'>",
         "<rect width='100%' height='100%' fill='white'/>",
     ]
+    for at, name in enumerate(kinds):
+        x = MARGIN + (WIDTH - 2 * MARGIN) * at / len(kinds)
+        parts.append(f"<text x='{x:.1f}' y='20' fill='{colours[name]}'>{name}</text>")
     for number, (title, lines) in enumerate(drawn.items()):
-        parts += _panel(PANEL_HEIGHT * number, title, lines)
+        parts += _panel(LEGEND_HEIGHT + PANEL_HEIGHT * number, title, lines, colours)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _panel(top: int, title: str, lines: Lines) -> list[str]:
+def _panel(top: int, title: str, lines: Lines, colours: Mapping[str, str]) -> list[str]:
     most = max((max(line) for line in lines.values()), default=0.0) or 1.0
     last = max(max(map(len, lines.values())) - 1, 1)
     bottom = top + PANEL_HEIGHT - 24
@@ -72,14 +81,9 @@ def _panel(top: int, title: str, lines: Lines) -> list[str]:
         parts.append(
             f"<text x='{x}' y='{y + 16}' text-anchor='middle'>{last * quarter // 4} s</text>"
         )
-    for at, (name, line) in enumerate(lines.items()):
+    for name, line in lines.items():
         points = " ".join(
             "{:.1f},{:.1f}".format(*place(second, value)) for second, value in enumerate(line)
         )
-        colour = COLOURS[at % len(COLOURS)]
-        parts.append(f"<polyline points='{points}' fill='none' stroke='{colour}'/>")
-        x = WIDTH - MARGIN - 110 * (len(lines) - 1 - at)
-        parts.append(
-            f"<text x='{x}' y='{top + 20}' text-anchor='end' fill='{colour}'>{name}</text>"
-        )
+        parts.append(f"<polyline points='{points}' fill='none' stroke='{colours[name]}'/>")
     return parts

@@ -1,4 +1,4 @@
-"""The users: each sends a request, reads its stream to the end, looks at it, and thinks a while.
+"""The users: each sends a request, reads its answer to the end, looks at it, and thinks a while.
 
 Locust reads this file in an environment of its own, so nothing of the project is imported here.
 """
@@ -7,32 +7,44 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from locust import HttpUser, between, task
+from locust.clients import ResponseContextManager
+from requests import RequestException
 
 MODELS = {"chat": "brooklet", "t5": "brooklet-t5"}
 #: Seconds: no answer takes as long, and a server that hangs is a failure.
 TIMEOUT_S = 120
 
 
-class StreamUser(HttpUser):
-    """Reads streams of one route; the end of a stream must be there, and text before it."""
+class User(HttpUser):
+    """Reads answers of one route as they come."""
 
     abstract = True
     wait_time = between(0.5, 2.0)
     name = ""
     path = ""
     method = "POST"
+    #: Where the fields are: `json` or `params`.
+    sent_as = "json"
 
     def fields(self) -> dict[str, Any]:
         """The request's body, or its query."""
         raise NotImplementedError
 
+    def pieces(self, response: ResponseContextManager) -> Iterator[str]:
+        """What has come, as soon as it has."""
+        raise NotImplementedError
+
+    def fault(self, pieces: list[str]) -> str:
+        """What is wrong with a whole answer; empty if nothing is."""
+        raise NotImplementedError
+
     @task
     def ask(self) -> None:
         started_s = time.perf_counter()
-        sent = {"json" if self.method == "POST" else "params": self.fields()}
         with self.client.request(
             self.method,
             self.path,
@@ -40,26 +52,24 @@ class StreamUser(HttpUser):
             stream=True,
             catch_response=True,
             timeout=TIMEOUT_S,
-            **sent,
+            **{self.sent_as: self.fields()},
         ) as response:
             if response.status_code != 200:
                 response.failure(f"status {response.status_code}: {response.text[:200]}")
                 return
-            lines = []
-            # without a size a line is there as soon as it has come
-            for line in response.iter_lines(chunk_size=None, decode_unicode=True):
-                if not lines:
-                    self._tell_first(started_s)
-                lines.append(line)
-            # for locust a stream is over when it begins
+            pieces: list[str] = []
+            try:
+                for piece in self.pieces(response):
+                    if not pieces:
+                        self._tell_first(started_s)
+                    pieces.append(piece)
+                fault = self.fault(pieces)
+            except RequestException as error:
+                fault = f"the answer is cut: {error}"
+            # for locust an answer is over when it begins
             response.request_meta["response_time"] = 1000 * (time.perf_counter() - started_s)
-            num_texts = sum(line.startswith("data: {") for line in lines)
-            if '"error"' in "".join(lines[-6:]):
-                response.failure(f"an error in the stream: {lines[-6:]}")
-            elif not any(line == "data: [DONE]" for line in lines[-4:]):
-                response.failure(f"the stream has no end: {lines[-3:]}")
-            elif not num_texts:
-                response.failure("the stream has no text")
+            if fault:
+                response.failure(fault)
 
     def _tell_first(self, started_s: float) -> None:
         """What comes first is an entry of its own beside the whole answer."""
@@ -73,7 +83,38 @@ class StreamUser(HttpUser):
         )
 
 
-class Chat(StreamUser):
+class EventReader(User):
+    """Reads events; the end of the stream must be there, and text before it."""
+
+    abstract = True
+
+    def pieces(self, response: ResponseContextManager) -> Iterator[str]:
+        # without a size a line is there as soon as it has come
+        yield from response.iter_lines(chunk_size=None, decode_unicode=True)
+
+    def fault(self, pieces: list[str]) -> str:
+        if '"error"' in "".join(pieces[-6:]):
+            return f"an error in the stream: {pieces[-6:]}"
+        if not any(line == "data: [DONE]" for line in pieces[-4:]):
+            return f"the stream has no end: {pieces[-3:]}"
+        if not any(line.startswith("data: {") for line in pieces):
+            return "the stream has no text"
+        return ""
+
+
+class TextReader(User):
+    """Reads plain text, which has no end but that of its connection."""
+
+    abstract = True
+
+    def pieces(self, response: ResponseContextManager) -> Iterator[str]:
+        yield from response.iter_content(chunk_size=None, decode_unicode=True)
+
+    def fault(self, pieces: list[str]) -> str:
+        return "" if "".join(pieces) else "there is no text"
+
+
+class Chat(EventReader):
     """A conversation with the decoder, without `/v1` as in transformers-openai-api."""
 
     name, path = "chat", "/chat/completions"
@@ -84,7 +125,7 @@ class Chat(StreamUser):
         return {"model": MODELS["chat"], "messages": messages, "max_tokens": 128, "stream": True}
 
 
-class T5(StreamUser):
+class T5(EventReader):
     """The encoder-decoder, at the same time."""
 
     name, path = "t5", "/chat/completions"
@@ -95,7 +136,17 @@ class T5(StreamUser):
         return {"model": MODELS["t5"], "messages": messages, "max_tokens": 128, "stream": True}
 
 
-class GenerateStream(StreamUser):
+class QueryStream(EventReader):
+    """Seed 000's route."""
+
+    name = path = "/query-stream/"
+    method, sent_as = "GET", "params"
+
+    def fields(self) -> dict[str, Any]:
+        return {"query": "Hello!"}
+
+
+class GenerateStream(EventReader):
     """Seed 001's route."""
 
     name = path = "/generate-stream"
@@ -104,11 +155,19 @@ class GenerateStream(StreamUser):
         return {"prompt": "Hello!", "temperature": 0.7, "max_tokens": 64}
 
 
-class QueryStream(StreamUser):
-    """Seed 000's route."""
+class Generate(TextReader):
+    """Seed 002's route."""
 
-    name = path = "/query-stream/"
-    method = "GET"
+    name = path = "/generate"
 
     def fields(self) -> dict[str, Any]:
-        return {"query": "Hello!"}
+        return {"prompt": "Hello!", "temperature": 0.7, "top_k": 50, "max_tokens": 64}
+
+
+class Textbot(TextReader):
+    """Seed 003's route."""
+
+    name, path, sent_as = "/?prompt=", "/", "params"
+
+    def fields(self) -> dict[str, Any]:
+        return {"prompt": "Tell me a story about dogs.", "max_tokens": 64}
