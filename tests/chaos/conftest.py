@@ -1,11 +1,11 @@
-"""Chaos: a server that all scenarios of a process share, seeds, and the lines with the figures."""
+"""Chaos: a server that all scenarios of a process share, and seeds."""
 
 from __future__ import annotations
 
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -16,28 +16,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
 from ops import Lives
 
 SEED = int(os.environ.get("CHAOS_SEED") or random.randrange(1 << 32))
-_SUMMARIES: list[str] = []
 
 
 def pytest_report_header() -> str:
     return f"chaos: CHAOS_SEED={SEED}"
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if _SUMMARIES:
-        terminalreporter.section(f"chaos, CHAOS_SEED={SEED}")
-        for line in _SUMMARIES:
-            terminalreporter.write_line(line)
-
-
-@pytest.fixture
-def summary(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Print a line with the figures of a scenario when all is over."""
-
-    def add(*figures: object) -> None:
-        _SUMMARIES.append(f"{request.node.name}: {', '.join(map(str, figures))}")
-
-    return add
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -65,8 +65,17 @@ def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
-def engine(rig: Rig) -> Iterator[Engine]:
-    """One engine that is up, for all tests of the module that leave it so."""
+def started(rig: Rig) -> Iterator[list[Engine]]:
+    """The engines that tests of the module have shared so far."""
+    engines: list[Engine] = []
+    yield engines
+    for engine in engines:
+        rig.run(engine.stop())
+
+
+@pytest.fixture
+def engine(rig: Rig, started: list[Engine]) -> Engine:
+    """An engine that is up: the last test's, if it has left it so. To start vLLM takes minutes."""
 
     async def start() -> Engine:
         engine = rig.make()
@@ -74,9 +83,9 @@ def engine(rig: Rig) -> Iterator[Engine]:
         await engine.ready()
         return engine
 
-    engine = rig.run(start())
-    yield engine
-    rig.run(engine.stop())
+    if not started or started[-1].status().state is not EngineState.READY:
+        started.append(rig.run(start()))
+    return started[-1]
 
 
 async def until_idle(engine: Engine) -> None:
@@ -210,7 +219,9 @@ async def _both(one: Awaitable[Answer], two: Awaitable[Answer]) -> tuple[Answer,
     return await one, await two
 
 
-def test_greedy_tokens_are_those_of_transformers(rig: Rig, engine: Engine) -> None:
+def test_greedy_tokens_are_those_of_transformers(
+    rig: Rig, engine: Engine, summary: Callable[..., None]
+) -> None:
     """In float32, 99 of 100 at the least; the others are as good as the best, but for rounding."""
     if rig.folder is None:
         pytest.skip("this engine has no model")
@@ -223,6 +234,7 @@ def test_greedy_tokens_are_those_of_transformers(rig: Rig, engine: Engine) -> No
     answers = [answer.token_ids for answer in rig.run(scenario())]
     found = agreement(rig.folder, list(zip(prompts, answers, strict=True)))
 
+    summary(f"{found.num_tokens - len(found.margins)} of {found.num_tokens} tokens equal")
     assert 16 * 32 == found.num_tokens
     assert found.share >= 0.99
     assert max(found.margins, default=0.0) < 1e-3
@@ -350,13 +362,10 @@ def test_a_model_that_cannot_be_loaded_is_an_error_of_ready(rig: Rig) -> None:
     assert status.error
 
 
-def test_stop_ends_live_requests(rig: Rig) -> None:
+def test_stop_ends_live_requests(rig: Rig, engine: Engine) -> None:
     """Those that run and those that wait end with `EngineDied`, after the tokens they got."""
 
     async def scenario() -> list[Answer]:
-        engine = rig.make()
-        engine.start()
-        await engine.ready()
         tasks = [
             await ask_until_live(engine, an_endless_request(f"r{i}")) for i in range(MAX_NUM_SEQS)
         ]

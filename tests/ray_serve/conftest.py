@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -21,24 +21,6 @@ if importlib.util.find_spec("ray") is None:
 from cluster import RayServer, running_cluster  # noqa: E402 - found by the paths above
 
 from streamwell.wiring.ray_start import ENVIRONMENT  # noqa: E402 - after them
-
-_SUMMARIES: list[str] = []
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for line in _SUMMARIES:
-        terminalreporter.write_line(line)
-
-
-@pytest.fixture
-def summary(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Print a line with figures when all is over."""
-
-    def add(*figures: object) -> None:
-        _SUMMARIES.append(f"{request.node.name}: {', '.join(map(str, figures))}")
-
-    return add
-
 
 @pytest.fixture(scope="session", autouse=True)
 def environment() -> Iterator[None]:
