@@ -17,17 +17,16 @@ from streamwell.wiring.ray_start import ENVIRONMENT
 
 #: Ray starts a dozen processes of Python; on a busy machine that takes minutes.
 UP_TIMEOUT_S = 600.0
-#: Given, so that Ray does not wait for processes to choose them: it gives up after 15 s.
-_PORTS = (
-    "--port",
-    "--dashboard-agent-listen-port",
-    "--dashboard-agent-grpc-port",
-    "--runtime-env-agent-port",
-    "--metrics-export-port",
-    "--object-manager-port",
-    "--node-manager-port",
-    "--ray-client-server-port",
-)
+#: `ray start`, which would give up on a busy machine.
+_RAY = """
+from ray.scripts.scripts import main
+from streamwell.wiring.ray_start import choose_ports_of_agents
+
+choose_ports_of_agents()
+main()
+"""
+#: Other clusters may have those that Ray takes by default.
+_PORTS = ("--port", "--object-manager-port", "--node-manager-port", "--ray-client-server-port")
 _FLAGS = ("--no-monitor", "--include-log-monitor=false", "--include-dashboard=false")
 
 
@@ -36,7 +35,7 @@ def running_cluster(folder: Path) -> Iterator[tuple[str, int]]:
     """Address of a Ray cluster, and the pid of its parent process."""
     ports = {name: free_port() for name in _PORTS}
     flags = [f"{name}={port}" for name, port in ports.items()]
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
+    command = [sys.executable, "-c", _RAY, "start", "--head", "--block"]
     command += [*flags, *_FLAGS, "--object-store-memory=100000000"]
     log_path = folder / "ray.log"
     with log_path.open("wb") as log:

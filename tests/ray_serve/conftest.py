@@ -6,6 +6,7 @@ Started by `make test-ray`, in an environment that has Ray; elsewhere there is n
 from __future__ import annotations
 
 import importlib.util
+import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,12 +23,15 @@ from cluster import RayServer, running_cluster  # noqa: E402 - found by the path
 
 from streamwell.wiring.ray_start import ENVIRONMENT  # noqa: E402 - after them
 
+
 @pytest.fixture(scope="session", autouse=True)
 def environment() -> Iterator[None]:
     """Ray reads some of it when it is imported, which a test without a cluster may do first."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
+        # `ray start` wants one, and makes none
+        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex())
         yield
 
 
@@ -40,10 +44,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield pid
 
 
-@pytest.fixture(scope="session")
-def server(cluster: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayServer]:
+@pytest.fixture(scope="module")
+def flags() -> tuple[str, ...]:
+    """More flags of the server: for the run log, which is the file in its data folder without."""
+    return ()
+
+
+@pytest.fixture(scope="module")
+def server(
+    cluster: int, flags: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RayServer]:
     """The built-in model: two gateways with one run log, two engine replicas."""
     folder = tmp_path_factory.mktemp("server")
-    with closing(RayServer(folder, cluster)) as server:
+    with closing(RayServer(folder, cluster, *flags)) as server:
         server.wait_until_up()
         yield server

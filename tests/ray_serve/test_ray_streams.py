@@ -1,12 +1,17 @@
-"""Streams through two gateways and two engine replicas, with clients of other make."""
+"""Streams through two gateways and two engine replicas, with clients of other make.
+
+The gateways share a PostgreSQL, as they must on several machines; in the chaos it is a file.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import openai
+import postgres
 import pytest
 from client import Follower, PlannedCut
 from cluster import RayServer
@@ -18,6 +23,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 PROMPT = "Once upon a time"
 LONG = {"prompt": PROMPT, "max_tokens": 400, "ignore_eos": True, "temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def flags() -> Iterator[tuple[str, ...]]:
+    with postgres.running_cluster() as cluster:
+        yield "--database-url", cluster.new_database()
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from socket import create_server
 
 from streamwell.core.errors import InvalidRequest
 from streamwell.settings import Settings
@@ -23,9 +24,20 @@ ENVIRONMENT = {
     "RAY_AUTH_MODE": "token",
     # by default what Ray starts gives way to all else on the machine (nice 15), our engines too
     "RAY_worker_niceness": "0",
+    # by default Ray gives up when an agent or its proxy, programs in Python, does not answer within
+    # 30 s or 5 s: on a busy machine they take longer to start
+    "RAY_agent_register_timeout_ms": "300000",
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
     # Ray heeds headers with which any client could switch off that leaving cancels
     "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "streamwell.wiring.ray_proxy.middlewares",
 }
+#: Of Ray's agents, as its parameters and the files with the ports are named.
+_AGENT_PORTS = (
+    "dashboard_agent_listen_port",
+    "metrics_agent_port",
+    "metrics_export_port",
+    "runtime_env_agent_port",
+)
 #: Bytes; Ray's default is 30 % of the machine's memory. Messages are small and go without it.
 _OBJECT_STORE_BYTES = 100 << 20
 
@@ -48,18 +60,53 @@ def cluster() -> Iterator[None]:
     if address := os.environ.get("RAY_ADDRESS"):
         ray.init(address=address, log_to_driver=False)
     else:
-        ray.init(
-            address="local",
-            # who reaches the dashboard can run programs here
-            include_dashboard=False,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            log_to_driver=True,
-        )
+        _start()
     try:
         yield
     finally:
         serve.shutdown()
         ray.shutdown()
+
+
+def _start() -> None:
+    """Start a cluster of our own, which ends with this process."""
+    import ray
+
+    choose_ports_of_agents()
+    ray.init(
+        address="local",
+        # who reaches the dashboard can run programs here
+        include_dashboard=False,
+        object_store_memory=_OBJECT_STORE_BYTES,
+        log_to_driver=True,
+    )
+
+
+def choose_ports_of_agents() -> None:
+    """Have Ray start without waiting for its agents to choose their ports.
+
+    It gives up when one has not done so after 15 s, and on a busy machine Python has hardly been
+    imported then. No setting lengthens that, and the flags of `ray start` are for some ports only.
+    """
+    from ray._private.node import Node
+    from ray._raylet import persist_port
+
+    start = Node.start_ray_processes
+
+    def start_with_ports(node: Node) -> None:
+        for name, port in zip(_AGENT_PORTS, _free_ports(len(_AGENT_PORTS)), strict=True):
+            setattr(node._ray_params, name, port)
+            persist_port(node._session_dir, node._node_id, name, port)
+        start(node)
+
+    Node.start_ray_processes = start_with_ports
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody has at the moment."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in sockets]
 
 
 def run(settings: Settings, models: Mapping[str, str]) -> None:
