@@ -87,10 +87,13 @@ def choose_ports_of_agents() -> None:
 
     It gives up when one has not done so after 15 s, and on a busy machine Python has hardly been
     imported then. No setting lengthens that, and the flags of `ray start` are for some ports only.
+    These are internals of Ray: where a version has others, it is left to itself.
     """
-    from ray._private.node import Node
-    from ray._raylet import persist_port
-
+    try:
+        from ray._private.node import Node
+        from ray._raylet import persist_port
+    except ImportError:
+        return
     start = Node.start_ray_processes
 
     def start_with_ports(node: Node) -> None:
