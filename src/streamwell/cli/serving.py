@@ -17,7 +17,7 @@ from streamwell.cli.banner import greet
 from streamwell.core.engine_state import EngineState
 from streamwell.engine.launch import EngineProcess
 from streamwell.server.front import Front
-from streamwell.server.serving import make_server
+from streamwell.server.serving import Drain, make_server
 from streamwell.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,10 +66,11 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _serve(
     build: Callable[[], Application], settings: Settings, listener: socket.socket
 ) -> None:
-    front, drains = Front(), []
+    front = Front()
+    drains: list[Drain] = []
 
     async def drain(drain_s: float) -> None:
-        await asyncio.gather(*(drain(drain_s) for drain in drains))
+        await asyncio.gather(*(of_runs(drain_s) for of_runs in drains))
 
     server = make_server(
         front, drain=drain, drain_s=settings.drain_s, send_timeout_s=settings.send_timeout_s
