@@ -39,6 +39,19 @@ def test_the_page_is_open_and_guarded() -> None:
     run(test, keys=("sk-one",))
 
 
+@pytest.mark.parametrize("path", ["/", "/web/app.js"])
+def test_head_is_get_without_a_body(path: str) -> None:
+    """Of the page and its files, as monitors ask for them."""
+
+    async def test(rig: Rig) -> None:
+        whole, head = await call(rig, "GET", path), await call(rig, "HEAD", path)
+        assert (200, b"") == (head.status, b"".join(head.bodies))
+        assert whole.headers == head.headers | {"x-request-id": whole.headers["x-request-id"]}
+        assert str(len(b"".join(whole.bodies))) == head.headers["content-length"]
+
+    run(test)
+
+
 def test_files_are_sent_once() -> None:
     """A browser that has a file is told so; it asks again each time, so versions never mix."""
 

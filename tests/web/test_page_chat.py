@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from browser import Page
 from harness import StartServer, eventually
 from speaker import SpeakingServer
+
+from streamwell.models import brooklet_path
 
 pytestmark = pytest.mark.slow
 
@@ -130,6 +134,32 @@ def test_what_was_sent_is_no_draft(page: Page, server: SpeakingServer) -> None:
     page.sees("!window.isOld && document.querySelectorAll('.said').length == 2")
     assert ["one", "two"] == _questions(page)
     assert "" == page.evaluate("document.querySelector('[aria-label=Message]').value")
+
+
+def test_a_new_chat_is_begun_once(page: Page, server: SpeakingServer) -> None:
+    """A page that is loaded again before its question was sent has one chat, and the question."""
+    server.says("well")
+    page.open(server.url + "/")
+    page.sees("document.querySelector('.models')")
+    before = len(server.chats())
+    page.type("begin")
+    page.evaluate("""(async () => {
+      window.isOld = true;
+      const { fetch } = window;
+      window.fetch = async (path, options) => { // the page goes when its chat has been made
+        const response = await fetch(path, options);
+        if (options.method === 'POST') { location.reload(); await new Promise(() => {}); }
+        return response;
+      };
+      document.querySelector('form.composer').requestSubmit();
+    })()""")
+    page.sees("!window.isOld && location.hash.startsWith('#/chat/')")
+    page.sees("document.querySelector('[aria-label=Message]')?.value == 'begin'")
+    page.click("Send")
+
+    page.sees(IDLE)
+    assert (["begin"], ["well"]) == (_questions(page), _answers(page))
+    assert before + 1 == len(server.chats())
 
 
 def test_a_second_device_shows_the_same(
@@ -353,6 +383,29 @@ def test_keys(page: Page, server: SpeakingServer) -> None:
     page.press("o", control=True, shift=True)
 
     page.sees("location.hash == '#/' && !document.querySelector('.message')")
+
+
+def test_a_model_is_loaded_by_hand(page: Page, start_server: StartServer, tmp_path: Path) -> None:
+    """One of `--models-dir` is loaded when an operator chooses it, and then answers."""
+    (tmp_path / "models").mkdir()
+    shutil.copytree(brooklet_path(), tmp_path / "models" / "spare")
+    quick = ("--engine", "scripted", "--scripted-load-s", "2", "--max-model-len", "200")
+    server = start_server(*quick, "--models-dir", str(tmp_path / "models"))
+    server.wait_until_ready()
+    page.open(server.url + "/")
+    page.sees("document.querySelector('.models')?.innerText.includes('spare (unloaded)')")
+    page.evaluate("""(picker => {
+      picker.value = 'spare';
+      picker.dispatchEvent(new Event('change', { bubbles: true }));
+    })(document.querySelector('.models'))""")
+    page.has("Loading spare", ".loading")
+    page.sees("!document.querySelector('.loading')")
+    page.sees("!document.querySelector('.models').innerText.includes('(')")
+    _ask(page, "Who are you?")
+
+    (item,) = server.client.get(f"/v1/conversations/{_chat_id(page)}/items").json()["data"][:1]
+    assert "spare" == server.client.get(f"/v1/runs/{item['run_id']}").json()["model"]
+    assert [] == page.complaints()
 
 
 def test_the_chosen_model_answers(page: Page, start_server: StartServer) -> None:

@@ -11,14 +11,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import structlog
 from cyclopts import App, Token
 from cyclopts.argument import ArgumentCollection
 
 from streamwell.core.errors import InvalidRequest
 from streamwell.settings import COMPAT
-
-log = structlog.get_logger()
 
 #: A value as that project has it to one of a flag of ours; `None` leaves the flag alone.
 #: Raises `ValueError` with what the value must be.
@@ -185,7 +182,11 @@ def without_meaning(environ: Mapping[str, str]) -> dict[str, str]:
 def warn(environ: Mapping[str, str]) -> None:
     """One line for all that is set and changes nothing."""
     if unused := without_meaning(environ):
-        log.warning("environment variables that change nothing here", of=COMPAT, **unused)
+        import structlog  # a tenth of a second, which no other command line has to wait for
+
+        structlog.get_logger().warning(
+            "environment variables that change nothing here", of=COMPAT, **unused
+        )
 
 
 def fill_in(_app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:

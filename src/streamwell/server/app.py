@@ -13,12 +13,12 @@ from streamwell.server.deps import Services, authorize, authorize_reader
 from streamwell.server.errors import add_error_handlers
 from streamwell.server.hosts import HostCheck
 from streamwell.server.limits import BodyLimit, RequestLog
+from streamwell.server.page import Page
 from streamwell.server.routes import (
     completions,
     conversations,
     models,
     ops,
-    page,
     prompts,
     responses,
     runs,
@@ -55,15 +55,14 @@ def create_app(
     app.state.services = services
     _add_routes(app)
     add_error_handlers(app)
-    limited: ASGIApp = BodyLimit(app, max_body_bytes)
+    limited: ASGIApp = Page(BodyLimit(app, max_body_bytes))
     if cors_origins:
         limited = CORSMiddleware(limited, allow_origins=cors_origins, **_CORS)
     return RequestLog(limited if allowed_hosts is None else HostCheck(limited, allowed_hosts))
 
 
 def _add_routes(app: FastAPI) -> None:
-    """All of them, closed but for health and the page."""
-    app.include_router(page.router)
+    """All of them, closed but for health."""
     app.include_router(ops.health_router)
     closed = [Depends(authorize)]
     app.include_router(ops.router, dependencies=closed)

@@ -15,15 +15,12 @@ from types import FrameType
 from typing import Any
 
 import h11
-import structlog
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from streamwell.server.frames import MAX_MESSAGE_BYTES, PING_S, WebSocketProtocol, quieten
 from streamwell.server.timed_writes import TimedWrites
-
-log = structlog.get_logger()
 
 Drain = Callable[[float], Awaitable[None]]
 
@@ -92,7 +89,9 @@ class DrainingServer(uvicorn.Server):
 
     def _take_signal(self) -> None:
         if not self._drains:
-            log.info("draining; a second signal stops at once")
+            import structlog  # a tenth of a second that the page need not wait for
+
+            structlog.get_logger().info("draining; a second signal stops at once")
             self._begin_drain(self._drain_s)
         elif len(self._drains) == 1 and not self.should_exit:
             self.exit_now()

@@ -16,7 +16,6 @@ export class LiveAnswer {
   /** Tells it from all others, also while its run is not known. */
   name = `live-${count += 1}`;
   finishReason = null;
-  /** Changes with every event; whoever shows the text listens to it by `onChange`. */
   #listeners = new Set();
   #sentMs = performance.now();
   #firstMs = 0;
@@ -40,7 +39,7 @@ export class LiveAnswer {
     if (chunk.usage) this.usage = chunk.usage;
     const [choice] = chunk.choices;
     if (choice) this.#takeChoice(choice);
-    this.#tell();
+    this.#tell(choice?.delta);
     return false;
   }
 
@@ -49,6 +48,7 @@ export class LiveAnswer {
     this.reason.value = reason?.message ?? '';
   }
 
+  /** Each event is told: what it adds to the answer, `{content, reasoning}`. */
   onChange(listener) {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -87,7 +87,7 @@ export class LiveAnswer {
     return true;
   }
 
-  #tell() {
-    for (const listener of this.#listeners) listener();
+  #tell({ content = '', reasoning_content: reasoning = '' } = {}) {
+    for (const listener of this.#listeners) listener({ content: content ?? '', reasoning: reasoning ?? '' });
   }
 }

@@ -2,7 +2,7 @@
 
 import { chatId, current, isLoading, liveOf, look, openChat, path, pending, problem, stop } from './chat.js';
 import { chats, refreshChats } from './chats.js';
-import { addFiles, Composer } from './composer.js';
+import { addFiles, Composer, goOnBegun } from './composer.js';
 import { Dialogs, isSettingsOpen, keep } from './dialogs.js';
 import { Answer, Question } from './message.js';
 import { chooseModel, chosenModel, loading, models, refreshModels, waitUntilReady } from './models.js';
@@ -157,5 +157,5 @@ setInterval(() => { if (document.visibilityState === 'visible') refreshChats().c
 render(html`<${App} />`, document.getElementById('app'));
 goToAddress();
 waitUntilReady();
-refreshChats().then(look).catch((error) => { problem.value = error.message; });
+refreshChats().then(goOnBegun).then(look).catch((error) => { problem.value = error.message; });
 refreshModels().catch(() => {});

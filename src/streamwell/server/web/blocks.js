@@ -1,73 +1,94 @@
-// Where one block of a markdown text ends and the next begins, so that finished ones can rest. Pure.
+// Where the first block of a markdown text ends, so that finished ones can rest. Pure.
 
-//: A block that gets longer than this is cut, so that what is still written stays cheap to render.
-const MAX_OPEN_CHARS = 6000;
+//: A block that gets longer than this comes in pieces: what is still written is rendered again and again.
+const MAX_OPEN_CHARS = 2000;
+//: A paragraph costs little; one without line ends is left alone for longer.
+const MAX_LINE_CHARS = 6000;
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^\s`]*)[^`]*$/;
+//: A line that may become the end of a fence with its next characters.
+const MARKS = /^[\s`~]*$/;
 const LIST_ITEM = /^ {0,3}(?:[-*+]|\d{1,9}[.)])(?:\s|$)/;
+const TABLE_RULE = /^ {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
 const MATH_OPEN = /^ {0,3}(\$\$|\\\[)/;
 const CLOSES = { $$: /\$\$\s*$/, '\\[': /\\\]\s*$/ };
 
 /**
- * The block at a place of a text: `{end, isOpen, kind, lang, body}`.
+ * The block that a text begins with, or a piece of a long one: `{end, isOpen, kind, lang, body, head, carried}`.
  *
- * `kind` is `code` for fenced code, with its language and its text, else `text`. An open block is
- * one that more text might still belong to.
+ * `kind` is `code` for fenced code, with its language and its text, which only grows while the
+ * block is open; else `text`, with the head of the table that a piece's rows belong to. More text
+ * might still belong to an open block. `carried` is what the text after a piece is asked about with.
  */
-export function blockAt(text, start, isWhole) {
-  const first = lineAt(text, start);
-  const fence = FENCE.exec(first.line);
-  if (fence) return codeBlock(text, first, fence, isWhole);
-  const math = MATH_OPEN.exec(first.line);
-  if (math) return mathBlock(text, start, first, math[1], isWhole);
-  return textBlock(text, start, first, isWhole);
+export function firstBlock(text, isWhole, carried = null) {
+  if (carried?.fence) return codePiece(text, 0, carried.fence, isWhole);
+  if (carried?.head) return textBlock(text, isWhole, carried.head);
+  const first = lineAt(text, 0);
+  const [, marks, lang] = FENCE.exec(first.line) ?? [];
+  if (marks) {
+    const isNamed = first.end < text.length || isWhole;
+    return codePiece(text, first.next, { marks, lang: isNamed ? lang : '' }, isWhole);
+  }
+  const [, opening] = MATH_OPEN.exec(first.line) ?? [];
+  return (opening && mathBlock(text, opening, isWhole)) ?? textBlock(text, isWhole);
 }
 
-function codeBlock(text, first, [, marks, lang], isWhole) {
+function codePiece(text, from, fence, isWhole) {
+  const { marks, lang } = fence;
   const closing = new RegExp(`^ {0,3}\\${marks[0]}{${marks.length},}\\s*$`);
-  const from = first.next;
+  const piece = (end, bodyEnd, more) => (
+    { end, isOpen: false, kind: 'code', lang, body: text.slice(from, Math.max(from, bodyEnd)), ...more });
   for (let at = from; at < text.length;) {
     const { line, end, next } = lineAt(text, at);
-    // the last line may go on: it closes when it has ended
-    if (closing.test(line) && (end < text.length || isWhole)) {
-      return { end: next, isOpen: false, kind: 'code', lang, body: text.slice(from, Math.max(from, at - 1)) };
-    }
+    const isEnded = end < text.length || isWhole;
+    if (isEnded && closing.test(line)) return piece(next, at - 1);
+    // the end of the line before is not shown either: it belongs to the fence
+    if (!isEnded && MARKS.test(line)) return piece(text.length, at - 1, { isOpen: true });
+    if (at > MAX_OPEN_CHARS) return piece(at, at, { carried: { fence } });
     at = next;
   }
-  const isNamed = first.end < text.length;
-  const body = isNamed ? text.slice(from) : '';
-  return { end: text.length, isOpen: !isWhole, kind: 'code', lang: isNamed || isWhole ? lang : '', body };
+  const isAtLineEnd = !isWhole && text.endsWith('\n');
+  return piece(text.length, text.length - (isAtLineEnd ? 1 : 0), { isOpen: !isWhole });
 }
 
-function mathBlock(text, start, first, opening, isWhole) {
-  for (let at = start, line = first; ;) {
-    const rest = at === start ? line.line.trimStart().slice(2) : line.line;
-    if (CLOSES[opening].test(rest) && (line.end < text.length || isWhole)) return textOf(line.next);
-    if (line.next >= text.length || line.line === '') break;
-    at = line.next;
-    line = lineAt(text, at);
+/** The block of a formula; nothing if it never ends, or has an empty line within. */
+function mathBlock(text, opening, isWhole) {
+  for (let at = 0; at < text.length;) {
+    const { line, end, next } = lineAt(text, at);
+    const rest = at === 0 ? line.trimStart().slice(2) : line;
+    if (CLOSES[opening].test(rest) && (end < text.length || isWhole)) return textOf(next);
+    if (line === '') break;
+    at = next;
   }
-  // it never ends, or has an empty line within: then it is no formula
-  return textBlock(text, start, first, isWhole);
+  return null;
 }
 
-function textBlock(text, start, first, isWhole) {
-  const isList = LIST_ITEM.test(first.line);
+function textBlock(text, isWhole, carriedHead = '') {
+  const isList = LIST_ITEM.test(text);
+  const head = carriedHead || tableHead(text);
   let lastBreak = 0;
-  for (let at = start; at < text.length;) {
+  for (let at = 0; at < text.length;) {
     const { line, end, next } = lineAt(text, at);
     const isEmpty = line.trim() === '';
-    if (isEmpty && next < text.length && at > start) {
+    if (isEmpty && next < text.length && at > 0) {
       const following = lineAt(text, next);
-      if (following.line.trim() !== '' && endsBefore(following, isList, text, isWhole)) return textOf(next);
+      if (following.line.trim() !== '' && endsBefore(following, isList, text, isWhole)) return textOf(next, carriedHead);
     }
-    if (at > start && FENCE.test(line) && !isList && end < text.length) return textOf(at);
-    if (at > start && (isEmpty || (isList && LIST_ITEM.test(line)))) lastBreak = at;
+    if (at > 0 && FENCE.test(line) && !isList && end < text.length) return textOf(at, carriedHead);
+    if (at > MAX_OPEN_CHARS && head && !isEmpty) return { ...textOf(at, carriedHead), carried: { head } };
+    if (isEmpty || (isList && LIST_ITEM.test(line))) lastBreak = at;
+    if (at > MAX_OPEN_CHARS && !head) return textOf(lastBreak || at);
     at = next;
-    if (at - start > MAX_OPEN_CHARS) return textOf(lastBreak > start ? lastBreak : Math.min(at, text.length));
   }
-  if (text.length - start > 2 * MAX_OPEN_CHARS) return textOf(cutOf(text, start + MAX_OPEN_CHARS));
-  return { end: text.length, isOpen: !isWhole, kind: 'text' };
+  if (text.length > MAX_LINE_CHARS) return textOf(cutOf(text), carriedHead);
+  return { ...textOf(text.length, carriedHead), isOpen: !isWhole };
+}
+
+/** The first two lines of a table, if a text begins with one. */
+function tableHead(text) {
+  const first = lineAt(text, 0);
+  const rule = lineAt(text, first.next);
+  return first.line.includes('|') && TABLE_RULE.test(rule.line) ? text.slice(0, rule.next) : '';
 }
 
 /** A line after an empty one begins another block, unless it goes on with a list. */
@@ -77,13 +98,13 @@ function endsBefore({ line, end }, isList, text, isWhole) {
   return isComplete && !/^\s/.test(line) && !LIST_ITEM.test(line);
 }
 
-function textOf(end) {
-  return { end, isOpen: false, kind: 'text' };
+function textOf(end, head = '') {
+  return { end, isOpen: false, kind: 'text', head };
 }
 
-function cutOf(text, at) {
-  const space = text.indexOf(' ', at);
-  return space < 0 || space > at + 200 ? at : space;
+function cutOf(text) {
+  const space = text.lastIndexOf(' ', MAX_LINE_CHARS);
+  return space > MAX_LINE_CHARS / 2 ? space : MAX_LINE_CHARS;
 }
 
 function lineAt(text, start) {

@@ -2,7 +2,7 @@
 
 import { ApiError, call, newRequestKey } from './api.js';
 import { LiveAnswer } from './answer.js';
-import { changeChat, createChat, itemsOf, loadChat } from './chats.js';
+import { changeChat, chats, createChat, itemsOf, loadChat } from './chats.js';
 import { requestOptions, settings } from './settings.js';
 import { followRun } from './stream.js';
 import { ROOT, Tree } from './tree.js';
@@ -10,6 +10,8 @@ import { batch, computed, signal } from './ui.js';
 
 //: So often is looked for what other tabs and devices have added.
 const LOOK_MS = 2500;
+//: Where the mark of a chat is kept from its making until its first question is on its way.
+const STORED_BEGUN = 'streamwell.begun';
 
 export const chatId = signal('');
 export const items = signal([]);
@@ -141,6 +143,7 @@ async function answer(messages, previous, text, onSent = () => {}) {
       body: { ...requestOptions(settings.value), conversation: id, previous_item_id: previous } };
     request.body.messages = [...request.body.messages, ...messages];
     const starting = started(request, live, mine);
+    sessionStorage.removeItem(STORED_BEGUN);
     onSent();
     await starting;
     return true;
@@ -159,9 +162,18 @@ async function chatFor(text) {
     changeChat(chatId.value, { updated: Date.now() }).catch(() => {});
     return chatId.value;
   }
-  const chat = await createChat(text ?? '', settings.value);
+  const mark = newRequestKey();
+  sessionStorage.setItem(STORED_BEGUN, mark);
+  const chat = await createChat(text ?? '', settings.value, mark);
   chatId.value = chat.id;
   return chat.id;
+}
+
+/** The chat that was made for a question which was not sent any more: the page was loaded again. */
+export function takeBegun() {
+  const mark = sessionStorage.getItem(STORED_BEGUN);
+  sessionStorage.removeItem(STORED_BEGUN);
+  return (mark && chats.value.find((chat) => chat.mark === mark)) || null;
 }
 
 /** Follow a request's run; resolves when the server has the run, and goes on to its end. */

@@ -36,9 +36,10 @@ async function change(action) {
   }
 }
 
-export async function createChat(title, settings) {
+/** A new chat; by a `mark` it is known again to a page that has not heard its id. */
+export async function createChat(title, settings, mark) {
   const chat = { title: shortTitle(title), settings, updated: Date.now() };
-  const metadata = toMetadata(chat);
+  const metadata = { ...toMetadata(chat), mark };
   const created = fromConversation(await change(() => call('POST', PATH, { metadata })));
   show([created, ...(chats.value ?? [])]);
   return created;
@@ -104,6 +105,7 @@ function fromConversation({ id, created_at: createdS, metadata }) {
     id,
     title: metadata.title || 'Untitled chat',
     settings,
+    mark: metadata.mark,
     updated: Number(metadata.updated) || createdS * 1000,
   };
 }

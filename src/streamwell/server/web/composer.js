@@ -1,6 +1,6 @@
 // Where a message is written.
 
-import { ask, chatId, current, stop } from './chat.js';
+import { ask, chatId, current, openChat, stop, takeBegun } from './chat.js';
 import { readText, withFiles } from './files.js';
 import { html, signal, useEffect, useLayoutEffect, useRef } from './ui.js';
 
@@ -9,12 +9,22 @@ const draft = signal('');
 const files = signal([]);
 const refusal = signal('');
 
-const storedAt = () => `streamwell.draft.${chatId.value}`;
+const storedAt = (id = chatId.value) => `streamwell.draft.${id}`;
 
 function setDraft(text) {
   draft.value = text;
   if (text) sessionStorage.setItem(storedAt(), text);
   else sessionStorage.removeItem(storedAt());
+}
+
+/** A question that was to begin a chat is a draft in that chat, if the chat is there already. */
+export function goOnBegun() {
+  const chat = takeBegun();
+  const text = sessionStorage.getItem(storedAt(''));
+  if (!chat || !text || chatId.value || current.value) return;
+  sessionStorage.setItem(storedAt(chat.id), text);
+  sessionStorage.removeItem(storedAt(''));
+  openChat(chat.id);
 }
 
 export async function addFiles(list) {

@@ -2,8 +2,8 @@
 
 import { sanitized } from './markdown.js';
 
-//: Longer code stays plain: to colour it would hold everything else up.
-const MAX_CODE_CHARS = 10_000;
+//: Longer code stays plain: its colours would take more memory than they are worth.
+const MAX_CODE_CHARS = 50_000;
 const MAX_TEX_CHARS = 2000;
 
 const waiting = [];
@@ -11,13 +11,14 @@ let isWorking = false;
 
 /** Look at a finished block, and do what is to be done to it later. */
 export function decorate(block) {
-  const { kind, lang } = block.dataset;
-  if (kind === 'code' && lang) {
-    const code = block.querySelector('code');
-    if (code.textContent.length <= MAX_CODE_CHARS) waiting.push(() => { highlight(code, lang); });
-  }
-  for (const formula of block.querySelectorAll('.math')) waiting.push(() => typeset(formula));
-  if (waiting.length && !isWorking) work();
+  const { lang } = block.dataset;
+  if (lang) later(() => { highlight(block.querySelector('code'), lang); });
+  for (const formula of block.querySelectorAll('.math')) later(() => typeset(formula));
+}
+
+function later(task) {
+  waiting.push(task);
+  if (!isWorking) work();
 }
 
 async function work() {
@@ -52,8 +53,8 @@ function highlighter() {
   if (worker) return worker;
   const url = policy?.createScriptURL('') ?? new URL('./highlighter.js', import.meta.url).href;
   worker = new Worker(url, { type: 'module' });
-  worker.onmessage = ({ data: { id, html } }) => {
-    answers.get(id)(html);
+  worker.onmessage = ({ data: { id, htmls } }) => {
+    answers.get(id)(htmls);
     answers.delete(id);
   };
   return worker;
@@ -61,14 +62,17 @@ function highlighter() {
 
 let numAsked = 0;
 
+/** Colours come piece by piece, as the code did. */
 async function highlight(code, lang) {
+  const pieces = [...code.children];
+  const texts = pieces.map((piece) => piece.textContent);
+  if (code.textContent.length > MAX_CODE_CHARS) return;
   const id = numAsked += 1;
-  const text = code.textContent;
-  const html = await new Promise((resolve) => {
+  const found = await new Promise((resolve) => {
     answers.set(id, resolve);
-    highlighter().postMessage({ id, text, lang });
+    highlighter().postMessage({ id, texts, lang });
   });
-  if (html !== null && code.isConnected) code.replaceChildren(sanitized(html));
+  found?.forEach((html, at) => later(() => { pieces[at].replaceChildren(sanitized(html)); }));
 }
 
 async function typeset(formula) {

@@ -3,7 +3,7 @@
 import { choose, current, giveResults, liveOf, regenerate, resend, tree } from './chat.js';
 import { textOf } from './chats.js';
 import { contextLength } from './models.js';
-import { copyText, MarkdownView } from './view.js';
+import { copyText, MarkdownView, PlainView } from './view.js';
 import { html, useEffect, useLayoutEffect, useRef, useState } from './ui.js';
 
 /** Something a person, or a tool, said. */
@@ -75,31 +75,38 @@ function Text({ item, live, onGrow }) {
   const root = useRef(null);
   useLayoutEffect(() => {
     const view = new MarkdownView(root.current, onGrow);
-    const show = () => view.update(live.content, live.state.value === 'over');
-    if (!live) view.update(textOf(item), true);
-    else show();
-    const leave = live?.onChange(show);
+    const add = (text) => view.add(text, !live || live.state.value === 'over');
+    add(live ? live.content : textOf(item));
+    const leave = live?.onChange(({ content }) => add(content));
     return () => { leave?.(); view.close(); };
   }, [live, live ? null : item]);
   return html`<div class="markdown" ref=${root}></div>`;
 }
 
 function Reasoning({ item, live, onGrow }) {
-  const [, redraw] = useState(0);
-  const text = live ? live.reasoning : item?.reasoning_content ?? '';
-  const isThinking = Boolean(live) && live.state.value !== 'over' && !live.content;
-  useEffect(() => live?.onChange(throttled(() => { redraw((count) => count + 1); onGrow(); })), [live]);
-  if (!text) return null;
+  const now = () => ({
+    hasText: Boolean(live ? live.reasoning : item?.reasoning_content),
+    isThinking: Boolean(live) && live.state.value !== 'over' && !live.content,
+  });
+  const { hasText, isThinking } = now();
+  const [, setSeen] = useState('');
+  useEffect(() => live?.onChange(() => setSeen(JSON.stringify(now()))), [live]);
+  if (!hasText) return null;
   return html`<details class="reasoning" open=${isThinking}>
     <summary>${isThinking ? 'Thinking…' : 'Thoughts'}</summary>
-    <div class="thoughts">${text}</div>
+    <${Thoughts} item=${item} live=${live} onGrow=${onGrow} />
   </details>`;
 }
 
-/** At most once per frame. */
-function throttled(action) {
-  let frame = 0;
-  return () => { frame ||= requestAnimationFrame(() => { frame = 0; action(); }); };
+function Thoughts({ item, live, onGrow }) {
+  const root = useRef(null);
+  useLayoutEffect(() => {
+    const view = new PlainView(root.current, onGrow);
+    view.add(live ? live.reasoning : item.reasoning_content);
+    const leave = live?.onChange(({ reasoning }) => reasoning && view.add(reasoning));
+    return () => { leave?.(); view.close(); };
+  }, [live, live ? null : item]);
+  return html`<div class="thoughts" ref=${root}></div>`;
 }
 
 function Calls({ item, live }) {

@@ -1,14 +1,18 @@
-// A markdown text that grows, shown without flicker: finished blocks rest, the last one is made anew.
+// A text that grows, shown without flicker: finished blocks rest, the last one is made anew.
 
-import { blockAt } from './blocks.js';
+import { firstBlock } from './blocks.js';
 import { decorate } from './decorate.js';
 import { rendered } from './markdown.js';
+import { GrowingText } from './pieces.js';
 
 //: What all views of the page may spend in one frame; the rest waits for the next one.
 const FRAME_MS = 8;
+//: Nobody reads what is shown for less; between two changes the page has time for all else.
+const PAUSE_MS = 30;
 
 const changed = new Set();
 let frame = 0;
+let lastMs = -PAUSE_MS;
 
 function workSoon(view) {
   changed.add(view);
@@ -17,20 +21,25 @@ function workSoon(view) {
 
 function workOnAll() {
   frame = 0;
-  const until = performance.now() + FRAME_MS;
-  for (const view of changed) {
-    if (performance.now() >= until) break;
-    if (view.work(until)) changed.delete(view);
+  const startMs = performance.now();
+  if (startMs >= lastMs + PAUSE_MS) {
+    lastMs = startMs;
+    for (const view of changed) {
+      if (performance.now() >= startMs + FRAME_MS) break;
+      if (view.work(startMs + FRAME_MS)) changed.delete(view);
+    }
   }
   if (changed.size) frame = requestAnimationFrame(workOnAll);
 }
 
+/** Markdown that grows. What it costs to go on does not depend on how much is there. */
 export class MarkdownView {
   #root;
-  #text = '';
+  //: What is in no finished block.
+  #rest = '';
   #isWhole = false;
-  //: How much of the text is in finished blocks.
-  #done = 0;
+  #carried = null;
+  //: The element of the block that is not finished.
   #tail = null;
   #onRender;
 
@@ -40,88 +49,143 @@ export class MarkdownView {
     this.#onRender = onRender;
   }
 
-  /** Show this text, which begins with the one before; a whole one does not grow any more. */
-  update(text, isWhole) {
-    if (!text.startsWith(this.#text.slice(0, this.#done))) this.#clear();
-    this.#text = text;
+  /** The text goes on with this; a whole one does not grow any more. */
+  add(text, isWhole) {
+    this.#rest += text;
     this.#isWhole = isWhole;
     workSoon(this);
   }
 
   close() {
     changed.delete(this);
-  }
-
-  #clear() {
     this.#root.replaceChildren();
-    this.#done = 0;
-    this.#tail = null;
   }
 
   /** Render until a moment of time; true if nothing is left to do. */
   work(until) {
-    while (this.#done < this.#text.length && performance.now() < until) {
-      const block = blockAt(this.#text, this.#done, this.#isWhole);
-      this.#tail = this.#shown(block);
-      if (block.isOpen) break;
-      decorate(this.#tail);
-      this.#tail = null;
-      this.#done = block.end;
+    let isOpen = false;
+    while (this.#rest && !isOpen && performance.now() < until) {
+      const block = firstBlock(this.#rest, this.#isWhole, this.#carried);
+      this.#show(block);
+      isOpen = block.isOpen;
+      if (!isOpen) this.#finish(block);
     }
     this.#onRender();
-    return this.#done === this.#text.length || this.#tail !== null;
+    return isOpen || !this.#rest;
   }
 
-  /** The element of the block that is not finished, made or changed. */
-  #shown(block) {
-    const raw = this.#text.slice(this.#done, block.end);
-    let element = this.#tail;
-    if (element && element.dataset.kind !== block.kind) {
-      element.remove();
-      element = null;
+  /** The element of the open block shows it. */
+  #show(block) {
+    if (this.#tail && this.#tail.kind !== block.kind) {
+      this.#tail.element.remove();
+      this.#tail = null;
     }
-    if (!element) {
-      element = block.kind === 'code' ? codeElement() : document.createElement('div');
-      element.dataset.kind = block.kind;
-      element.classList.add('block');
-      this.#root.append(element);
+    if (!this.#tail) {
+      this.#tail = block.kind === 'code' ? new CodeBlock() : new TextBlock();
+      this.#root.append(this.#tail.element);
     }
-    if (block.kind === 'code') growCode(element, block);
-    else if (element.source !== raw) {
-      element.source = raw;
-      element.replaceChildren(rendered(raw));
+    this.#tail.show(block, this.#rest);
+  }
+
+  #finish({ end, carried }) {
+    this.#rest = this.#rest.slice(end);
+    this.#carried = carried ?? null;
+    if (carried?.fence) {
+      this.#tail.goOn();
+    } else {
+      decorate(this.#tail.element);
+      this.#tail = null;
     }
-    return element;
   }
 }
 
-function codeElement() {
-  const element = document.createElement('div');
-  const bar = document.createElement('div');
-  bar.className = 'code-bar';
-  const lang = document.createElement('span');
-  const copy = document.createElement('button');
-  copy.type = 'button';
-  copy.textContent = 'Copy';
-  copy.className = 'copy-code quiet';
-  bar.append(lang, copy);
-  const pre = document.createElement('pre');
-  pre.tabIndex = 0; // who has no mouse scrolls it with the keys
-  const code = document.createElement('code');
-  code.append('');
-  pre.append(code);
-  element.append(bar, pre);
-  element.classList.add('code');
-  return element;
+class TextBlock {
+  kind = 'text';
+  element = document.createElement('div');
+  #source = null;
+
+  constructor() {
+    this.element.className = 'block';
+  }
+
+  show({ end, head }, text) {
+    const source = head + text.slice(0, end);
+    if (source === this.#source) return;
+    this.#source = source;
+    this.element.replaceChildren(rendered(source));
+  }
 }
 
-/** Add what is new; the text that is there stays, and so does a selection in it. */
-function growCode(element, { lang, body }) {
-  element.dataset.lang = lang;
-  element.firstChild.firstChild.textContent = lang || 'text';
-  const node = element.querySelector('code').firstChild;
-  if (body.startsWith(node.data)) node.appendData(body.slice(node.length));
-  else node.data = body;
+class CodeBlock {
+  kind = 'code';
+  element = document.createElement('div');
+  #name = document.createElement('span');
+  #text;
+  //: How much of the piece that is written is shown.
+  #numShown = 0;
+
+  constructor() {
+    const bar = document.createElement('div');
+    const copy = document.createElement('button');
+    const pre = document.createElement('pre');
+    const code = document.createElement('code');
+    bar.className = 'code-bar';
+    copy.type = 'button';
+    copy.textContent = 'Copy';
+    copy.className = 'copy-code quiet';
+    pre.tabIndex = 0; // who has no mouse scrolls it with the keys
+    bar.append(this.#name, copy);
+    pre.append(code);
+    this.element.append(bar, pre);
+    this.element.className = 'block code';
+    this.#text = new GrowingText(code);
+  }
+
+  /** Add what is new; the text that is there stays, and so does a selection in it. */
+  show({ lang, body }) {
+    if (this.element.dataset.lang !== lang) {
+      this.element.dataset.lang = lang;
+      this.#name.textContent = lang || 'text';
+    }
+    this.#text.append(body.slice(this.#numShown));
+    this.#numShown = body.length;
+  }
+
+  /** What is shown next is another piece. */
+  goOn() {
+    this.#numShown = 0;
+  }
+}
+
+/** Text as it is, that grows. */
+export class PlainView {
+  #root;
+  #text;
+  #rest = '';
+  #onRender;
+
+  constructor(root, onRender) {
+    this.#root = root;
+    this.#text = new GrowingText(root);
+    this.#onRender = onRender;
+  }
+
+  add(text) {
+    this.#rest += text;
+    workSoon(this);
+  }
+
+  close() {
+    changed.delete(this);
+    this.#root.replaceChildren();
+  }
+
+  work() {
+    this.#text.append(this.#rest);
+    this.#rest = '';
+    this.#onRender();
+    return true;
+  }
 }
 
 document.addEventListener('click', (event) => {
