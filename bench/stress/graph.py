@@ -6,8 +6,7 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path
 
-WIDTH, PANEL_HEIGHT, MARGIN = 720, 140, 56
-COLOURS = ("#2563eb", "#f59e0b", "#16a34a", "#9333ea")
+from streamwell.cli import chart
 
 #: What is drawn: by what it is called, its value for each second.
 Lines = dict[str, list[float]]
@@ -40,46 +39,9 @@ def panels(history: Path) -> dict[str, Lines]:
 
 def draw(drawn: Mapping[str, Lines]) -> str:
     """The panels below each other, over the seconds of the test."""
-    height = PANEL_HEIGHT * len(drawn) + MARGIN // 2
-    parts = [
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' "
-        "font-family='sans-serif' font-size='12'>",
-        "<rect width='100%' height='100%' fill='white'/>",
-    ]
-    for number, (title, lines) in enumerate(drawn.items()):
-        parts += _panel(PANEL_HEIGHT * number, title, lines)
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _panel(top: int, title: str, lines: Lines) -> list[str]:
-    most = max((max(line) for line in lines.values()), default=0.0) or 1.0
-    last = max(max(map(len, lines.values())) - 1, 1)
-    bottom = top + PANEL_HEIGHT - 24
-    drawn_height = PANEL_HEIGHT - MARGIN
-
-    def place(second: float, value: float) -> tuple[float, float]:
-        x = MARGIN + (WIDTH - 2 * MARGIN) * second / last
-        return x, bottom - drawn_height * value / most
-
-    parts = [f"<text x='{MARGIN}' y='{top + 20}' font-weight='bold'>{title}</text>"]
-    for share in (0.0, 0.5, 1.0):
-        x, y = place(0, share * most)
-        value = f"{share * most:.0f}" if most >= 10 else f"{share * most:.3g}"
-        parts.append(f"<text x='{x - 6}' y='{y + 4:.1f}' text-anchor='end'>{value}</text>")
-        parts.append(f"<line x1='{x}' x2='{WIDTH - MARGIN}' y1='{y}' y2='{y}' stroke='#e2e8f0'/>")
-    for quarter in range(5):
-        x, y = place(last * quarter / 4, 0)
-        parts.append(
-            f"<text x='{x}' y='{y + 16}' text-anchor='middle'>{last * quarter // 4} s</text>"
-        )
-    for at, (name, line) in enumerate(lines.items()):
-        points = " ".join(
-            "{:.1f},{:.1f}".format(*place(second, value)) for second, value in enumerate(line)
-        )
-        colour = COLOURS[at % len(COLOURS)]
-        parts.append(f"<polyline points='{points}' fill='none' stroke='{colour}'/>")
-        x = WIDTH - MARGIN - 110 * (len(lines) - 1 - at)
-        parts.append(
-            f"<text x='{x}' y='{top + 20}' text-anchor='end' fill='{colour}'>{name}</text>"
-        )
-    return parts
+    num_seconds = max((len(line) for lines in drawn.values() for line in lines.values()), default=0)
+    labels = [""] * num_seconds
+    for quarter in range(5 if num_seconds else 0):
+        second = (num_seconds - 1) * quarter // 4
+        labels[second] = f"{second} s"
+    return chart.draw(drawn, labels)
