@@ -158,7 +158,9 @@ def test_levels() -> None:
         (BenchOptions(concurrency=(1,), request_rate=(1.0,)), "--concurrency"),
         (BenchOptions(concurrency=(1,) * 33), "32 levels"),
         (BenchOptions(request_rate=(math.nan,)), "--request-rate"),
-        (BenchOptions(burstiness=2.0), "--burstiness"),
+        (BenchOptions(request_rate=(1.0,), burstiness=math.nan), "--burstiness must"),
+        (BenchOptions(max_time_s=math.nan), "--max-time-s"),
+        (BenchOptions(burstiness=2.0), "--burstiness wants"),
         (BenchOptions(prompt_file=Path("x"), input_len=5), "--prompt-file"),
         (BenchOptions(plot=Path("plot.pdf")), "--plot"),
     ],
@@ -196,8 +198,8 @@ def test_tables_name_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
 
     assert "1 failed by status 500, the first of them: ␛[2Jbroken" in shown
-    assert "TTFT (ms)" not in shown
-    assert "ITL P99" in shown
+    assert "TPOT (ms)" not in shown
+    assert "P99 ITL (ms)" in shown
 
 
 def test_a_busy_load_generator_says_so(capsys: pytest.CaptureFixture[str]) -> None:

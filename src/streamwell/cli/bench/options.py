@@ -112,8 +112,14 @@ class BenchOptions:
             raise InvalidRequest("--concurrency is a closed loop, --request-rate an open one")
         if max(len(self.concurrency), len(self.request_rate)) > MAX_LEVELS:
             raise InvalidRequest(f"at most {MAX_LEVELS} levels can follow a flag")
-        if any(math.isnan(rate) for rate in self.request_rate):
-            raise InvalidRequest("--request-rate must be a number, or inf")
+        numbers = {
+            "--request-rate": sum(self.request_rate),
+            "--burstiness": self.burstiness,
+            "--max-time-s": self.max_time_s,
+        }
+        for flag, value in numbers.items():
+            if math.isnan(value):
+                raise InvalidRequest(f"{flag} must be a number")
         if self.burstiness != 1 and not self.request_rate:
             raise InvalidRequest("--burstiness wants --request-rate")
         if self.prompt_file and self.input_len:

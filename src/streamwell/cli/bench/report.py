@@ -32,10 +32,10 @@ _STATISTICS = {"mean": "Mean", "median": "Median", "p99": "P99"}
 _COMPARED = {
     "request_throughput": "req/s",
     "output_throughput": "tok/s",
-    "median_ttft_ms": "TTFT median",
-    "p99_ttft_ms": "TTFT P99",
-    "median_itl_ms": "ITL median",
-    "p99_itl_ms": "ITL P99",
+    "median_ttft_ms": "Median TTFT (ms)",
+    "p99_ttft_ms": "P99 TTFT (ms)",
+    "median_itl_ms": "Median ITL (ms)",
+    "p99_itl_ms": "P99 ITL (ms)",
     "failed": "failed",
 }
 #: Above this share of a core the load generator itself may have been what was slow.
