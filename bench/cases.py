@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bench.protocol import Trace
-from bench.report import Column, percentile
+from bench.report import Column
+from streamwell.cli.bench.figures import percentile
 
 PROMPT_TOKENS, NEW_TOKENS = 128, 32
 #: Random prompts keep to ids that all of our tokenizers know.

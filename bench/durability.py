@@ -26,8 +26,9 @@ import psutil
 
 from bench.load import drive
 from bench.models import model_folder
-from bench.report import machine, percentile, print_machine
+from bench.report import machine, print_machine
 from bench.server import LEVEL_TIMEOUT_S, Target, running
+from streamwell.cli.bench.figures import percentile
 from streamwell.store.sqlite import SqliteStore
 
 LEVELS = ("memory", "process", "disk")

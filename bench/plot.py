@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 
 from bench.report import OURS, Row, number
+from streamwell.cli.chart import document, text
 
 #: Pixels: names to the left of the bars, values to the right of them.
 NAME_WIDTH, BAR_WIDTH, VALUE_WIDTH = 200, 420, 80
@@ -33,19 +33,14 @@ def draw(drawn: Sequence[Panel]) -> str:
     """The panels below each other, each with a scale of its own."""
     parts, top = [], MARGIN
     for title, values in drawn:
-        parts.append(_text(MARGIN, top + TITLE_HEIGHT - 10, title, "font-weight='bold'"))
+        parts.append(text(MARGIN, top + TITLE_HEIGHT - 10, title, "font-weight='bold'"))
         top += TITLE_HEIGHT
         most = max((max(figures) for figures in values.values()), default=0.0) or 1.0
         for name, figures in values.items():
             parts += _bar(top, name, figures, BAR_WIDTH / most)
             top += ROW_HEIGHT
     width, height = NAME_WIDTH + BAR_WIDTH + VALUE_WIDTH + 2 * MARGIN, top + MARGIN
-    head = (
-        f"<svg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{height}' "
-        "font-family='sans-serif' font-size='12'>\n"
-        f"<rect width='{width}' height='{height}' fill='white'/>"
-    )
-    return "\n".join([head, *parts, "</svg>"]) + "\n"
+    return document(width, height, parts)
 
 
 def _bar(top: int, name: str, figures: Sequence[float], scale: float) -> list[str]:
@@ -53,20 +48,16 @@ def _bar(top: int, name: str, figures: Sequence[float], scale: float) -> list[st
     median, least, most = statistics.median(figures), min(figures), max(figures)
     color = OUR_COLOR if name == OURS else PEER_COLOR
     return [
-        _text(left - 8, middle + 4, name, "text-anchor='end'"),
+        text(left - 8, middle + 4, name, "text-anchor='end'"),
         f"<rect x='{left}' y='{top + 3}' width='{median * scale:.1f}' height='{ROW_HEIGHT - 6}' "
         f"fill='{color}'/>",
         f"<line x1='{left + least * scale:.1f}' x2='{left + most * scale:.1f}' y1='{middle}' "
         f"y2='{middle}' stroke='{LINE_COLOR}'/>",
-        _text(left + most * scale + 6, middle + 4, number(median)),
+        text(left + most * scale + 6, middle + 4, number(median)),
     ]
-
-
-def _text(x: float, y: float, content: str, attributes: str = "") -> str:
-    return f"<text x='{x:.1f}' y='{y:.1f}' {attributes}>{escape(content)}</text>"
 
 
 def write_svg(path: Path, drawn: Sequence[Panel]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(draw(drawn), encoding="utf-8")
+    path.writetext(draw(drawn), encoding="utf-8")
     print(f"written to {path}")

@@ -19,8 +19,9 @@ from typing import Any
 
 import psutil
 
-from bench.load import Answer, drive
+from bench.load import drive
 from bench.server import LEVEL_TIMEOUT_S, Target, running
+from streamwell.cli.bench.recording import Answer
 
 NUM_TOKENS = 200
 _SERVE = (sys.executable, "-m", "streamwell", "serve", "brooklet", "--num-threads", "1")

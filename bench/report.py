@@ -82,14 +82,6 @@ def print_machine(facts: dict[str, Any]) -> None:
     print("  ".join(f"{name}={value}" for name, value in facts.items()), flush=True)
 
 
-def percentile(values: Sequence[float], percent: float) -> float:
-    """The nearest-rank percentile; 0 of nothing."""
-    if not values:
-        return 0.0
-    ordered = sorted(values)
-    return ordered[round(percent / 100 * (len(ordered) - 1))]
-
-
 def median_and_spread(values: Sequence[float]) -> str:
     """`median (min-max)`, in the digits that the size of the numbers deserves."""
     if len(values) == 1:

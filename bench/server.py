@@ -24,10 +24,12 @@ from typing import Any
 import httpx2
 
 from bench.command import command_line, publish
-from bench.load import Answer, drive
+from bench.load import drive
 from bench.models import model_folder
-from bench.report import OURS, Column, machine, percentile, print_machine, resolve_dtype
+from bench.report import OURS, Column, machine, print_machine, resolve_dtype
 from bench.settings import PEER_NUM_BLOCKS, QUANTIZED
+from streamwell.cli.bench.figures import percentile
+from streamwell.cli.bench.recording import Answer
 
 MIN_NEW_TOKENS, MAX_NEW_TOKENS = 32, 64
 MIN_PROMPT_TOKENS, MAX_PROMPT_TOKENS = 150, 400

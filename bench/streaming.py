@@ -106,7 +106,8 @@ def serve(step_s: str, data_dir: str, port: int) -> None:
     scripted = EngineProcess(process, ours)
     settings = Settings(data_dir=Path(data_dir), port=port, log_level="warning")
     try:
-        serve_on(settings, brooklet_path(), scripted, socket.create_server(("127.0.0.1", port)))
+        folders = {"brooklet": brooklet_path()}
+        serve_on(settings, folders, scripted, socket.create_server(("127.0.0.1", port)))
     finally:
         scripted.end()
 

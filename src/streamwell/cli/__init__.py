@@ -16,6 +16,7 @@ from cyclopts.validators import Number
 from streamwell import __version__
 from streamwell.cli import compat, db, models, runs
 from streamwell.cli.address import HERE, AsJson, At
+from streamwell.cli.bench.options import BenchOptions
 from streamwell.core.errors import StreamwellError
 from streamwell.models import BUILT_IN
 from streamwell.settings import Settings
@@ -104,6 +105,18 @@ def run_prompt(
 
     options = {"model": model, "max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     run(address, " ".join(prompt), system, options)
+
+
+@app.command
+def bench(
+    *,
+    options: Annotated[BenchOptions, Parameter(name="*")] = BenchOptions(),  # noqa: B008 - frozen
+    address: At = HERE,
+) -> None:
+    """Put load on an OpenAI-compatible server, and print its latencies and throughput."""
+    from streamwell.cli.bench.command import run
+
+    run(address, options)
 
 
 @app.command

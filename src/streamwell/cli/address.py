@@ -14,7 +14,7 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 class Address:
     """Which server it is; each flag is an environment variable too."""
 
-    url: str = DEFAULT_URL
+    url: Annotated[str, Parameter(name=("--url", "--base-url"))] = DEFAULT_URL
     "Address of the server."
 
     api_key: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()

@@ -21,9 +21,9 @@ from streamwell.cli.harmless import on_stdout
 from streamwell.cli.remote import (
     UnfitServer,
     answers,
-    call,
     client_of,
     connected,
+    model_names,
     reason_of,
     told,
     wait_until_ready,
@@ -53,7 +53,9 @@ class _Chat:
         self._conversation = conversation
         self._input = ChatInput()
         self._console = Console()
-        self._commands = Commands(conversation, answer=self._answer, list_models=self._list_models)
+        self._commands = Commands(
+            conversation, answer=self._answer, list_models=lambda: model_names(client)
+        )
 
     def converse(self) -> None:
         """Until the input ends. In a pipe what goes wrong ends it; on a terminal it is told."""
@@ -108,14 +110,6 @@ class _Chat:
                 pieces.append(text)
                 writer.write(text)
                 self._input.check_stop()
-
-    def _list_models(self) -> list[str]:
-        """Raises `UnfitServer`, and what `call` does."""
-        body = call(self._client, "GET", "/v1/models")
-        try:
-            return [str(card["id"]) for card in body["data"]]
-        except (LookupError, TypeError):
-            raise UnfitServer("GET /v1/models is not answered with a list of models") from None
 
 
 @contextlib.contextmanager

@@ -22,7 +22,13 @@ from streamwell.settings import Settings, default_data_dir
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "fastapi", "uvicorn", "sqlalchemy")
 #: What more can be done with packages that are not always there: by their extra.
-_OPTIONAL = {"gguf": "gguf", "postgres": "psycopg", "vllm": "vllm", "ray": "ray"}
+_OPTIONAL = {
+    "gguf": "gguf",
+    "postgres": "psycopg",
+    "vllm": "vllm",
+    "ray": "ray",
+    "plot": "matplotlib",
+}
 _GIB = 1 << 30
 _MIN_MEMORY_GIB, _MIN_DISK_GIB = 1, 1
 

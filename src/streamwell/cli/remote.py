@@ -90,6 +90,19 @@ def call(client: httpx2.Client, method: str, path: str, **options: Any) -> dict[
     raise refusal(response)
 
 
+def model_names(client: httpx2.Client) -> list[str]:
+    """The models of a server, the first of which answers requests that name none.
+
+    Raises:
+        InvalidRequest, UnfitServer: as `call` does, also if it is no list of models.
+    """
+    body = call(client, "GET", "/v1/models")
+    try:
+        return [str(card["id"]) for card in body["data"]]
+    except (LookupError, TypeError):
+        raise UnfitServer("GET /v1/models is not answered with a list of models") from None
+
+
 def refusal(response: httpx2.Response) -> Exception:
     """What an answer that has been read, and is no success, comes to."""
     if text := message_of(parsed(response)):

@@ -1,0 +1,1 @@
+"""`streamwell bench`: how any OpenAI-compatible server behaves under load."""
