@@ -25,6 +25,19 @@ class Block:
     code: str
     not_run: str
 
+    @property
+    def is_fragment(self) -> bool:
+        """It is a part of a program that stands elsewhere."""
+        return self.not_run.startswith("a fragment")
+
+    @property
+    def serves(self) -> bool:
+        """It is a command that starts a server, and no more."""
+        words = self.code.replace("\\\n", " ").split()
+        names = [word for word in words if "=" not in word or word.startswith("-")]
+        is_single = len(self.code.replace("\\\n", " ").strip().splitlines()) == 1
+        return is_single and names[:2] == ["streamwell", "serve"] and "&" not in names
+
     def __str__(self) -> str:
         return f"{self.path.relative_to(ROOT)}:{self.line}"
 

@@ -154,11 +154,10 @@ def _typed(schema: Schema) -> str:
             return f"object of {_kind(schema['additionalProperties'])}"
         case "string":
             return "text" + _bounds(schema, "Length", " characters")
-        case "boolean":
-            return "true or false"
         case "integer" | "number" as number:
             return number + _bounds(schema, "imum")
-    return "any value"
+        case other:
+            return "true or false" if other == "boolean" else "any value"
 
 
 def _bounds(schema: Schema, suffix: str, unit: str = "") -> str:
