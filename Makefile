@@ -84,6 +84,9 @@ docs: $(VENV_DOCS)/.installed ## Build the user guide into site/; a broken link 
 reference: $(VENV)/.dev ## Write the pages of docs that are made from the code.
 	$(BIN)/python -m tools.reference
 
+screenshots: $(VENV)/.dev ## Take the pictures of the guide again, with Chromium.
+	$(BIN)/python tools/screenshots.py
+
 check: $(VENV)/.dev docs ## Check format, lint, types, layers, house rules, and that the guide builds.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -1,8 +1,9 @@
-"""Runs the commands of the README and the guide: servers until they are not needed, others to their end."""
+"""Runs the commands of the README and the guide: servers as long as needed, others to their end."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,6 +18,8 @@ from guide import Block
 
 DEADLINE_S = 240
 _PROGRAMS = Path(sys.executable).parent
+#: Of the server that the guide talks to.
+_ADDRESS = re.compile(r"(http://)?(127\.0\.0\.1|localhost):8000")
 _RUN = {"bash": ["bash", "-euc"], "python": [sys.executable, "-c"]}
 
 
@@ -41,9 +44,7 @@ def wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def serving(
-    command: list[str], cwd: Path, port: int, settings: Mapping[str, str]
-) -> Iterator[str]:
+def serving(command: list[str], cwd: Path, port: int, settings: Mapping[str, str]) -> Iterator[str]:
     """Run a server's command until the address that this gives is left."""
     with subprocess.Popen(
         command, cwd=cwd, env=os.environ | settings, start_new_session=True
@@ -79,8 +80,7 @@ def run_page(blocks: list[Block], folder: Path, shared: str) -> list[str]:
                 place = settings | {"STREAMWELL_PORT": str(port)}
                 address = server.enter_context(serving(command, folder, port, place))
             else:
-                code = block.code.replace("http://127.0.0.1:8000", address)
-                code = code.replace("http://localhost:8000", address)
+                code = _ADDRESS.sub(address, block.code)
                 printed.append(_run(block, code.replace("8001", str(other_port)), folder, settings))
     return printed
 
@@ -90,6 +90,7 @@ def _run(block: Block, code: str, folder: Path, settings: Mapping[str, str]) -> 
         [*_RUN[block.language], code],
         cwd=folder,
         env=os.environ | settings,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
