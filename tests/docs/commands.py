@@ -81,7 +81,9 @@ def run_page(blocks: list[Block], folder: Path, shared: str) -> list[str]:
                 address = server.enter_context(serving(command, folder, port, place))
             else:
                 code = _ADDRESS.sub(address, block.code)
-                printed.append(_run(block, code.replace("8001", str(other_port)), folder, settings))
+                code = code.replace("8001", str(other_port))
+                place = settings | {"STREAMWELL_URL": address}
+                printed.append(_run(block, code, folder, place))
     return printed
 
 

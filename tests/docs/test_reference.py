@@ -14,7 +14,10 @@ from tools.reference.pages import PAGES
 
 MIGRATION = (ROOT / "docs" / "migration.md").read_text(encoding="utf-8")
 HERE = [row.split(" | ", 1)[1] for row in MIGRATION.splitlines() if row.startswith("| ")]
-SETTINGS = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
+REFERENCE = "".join(
+    (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
+    for name in ("settings.md", "commands.md")
+)
 GUIDE = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -43,11 +46,11 @@ def test_what_is_said_to_be_here_is_here() -> None:
 
 
 def test_every_variable_that_is_named_exists() -> None:
-    """A variable `STREAMWELL_…` anywhere in the guide is one of the settings."""
+    """A variable `STREAMWELL_…` anywhere in the guide is that of a flag."""
     named = {
         variable
         for path in GUIDE
         for variable in re.findall(r"STREAMWELL_[A-Z][A-Z_]+", path.read_text(encoding="utf-8"))
     }
 
-    assert set() == {variable for variable in named if f"`{variable}`" not in SETTINGS}
+    assert set() == {variable for variable in named if f"`{variable}`" not in REFERENCE}

@@ -37,9 +37,9 @@ OTHER_VARIABLES = (
 COMMANDS_INTRO = """\
 # Commands
 
-`streamwell --help`, and `--help` after each command, show the same. The exit code is 0 after a
-good end and 2 after an error, which standard error tells (`streamwell chat`: 1). [`streamwell
-serve`](settings.md) has a page of its own."""
+`streamwell --help`, and `--help` after each command, show the same. Every flag is an environment
+variable too. The exit code is 0 after a good end and 2 after an error, which standard error tells
+(`streamwell chat`: 1). [`streamwell serve`](settings.md) has a page of its own."""
 
 
 def settings_page() -> str:
@@ -70,15 +70,15 @@ def _commands(parent: App, path: str) -> Iterator[list[str]]:
         if name.startswith("-") or name == "serve":
             continue
         command = parent[name]
-        if command.default_command is None:
-            yield from _commands(command, f"{path} {name}")
-            continue
-        rows = [
-            (_flag_names(argument), *_default_and_help(argument))
-            for argument in _arguments(command)
-        ]
-        parts = [f"## `{path} {name}`", command.help.split("\n\n")[0]]
-        yield [*parts, table(("flag", "default", "what it says"), rows)] if rows else parts
+        if command.default_command is not None:
+            yield _command(command, f"{path} {name}")
+        yield from _commands(command, f"{path} {name}")
+
+
+def _command(command: App, path: str) -> list[str]:
+    rows = [(_flags(one), *_default_and_help(one)) for one in _arguments(command)]
+    parts = [f"## `{path}`", command.help.split("\n\n")[0]]
+    return [*parts, table(("flag, variable", "default", "what it says"), rows)] if rows else parts
 
 
 def _arguments(command: App) -> list[Argument]:
@@ -88,6 +88,8 @@ def _arguments(command: App) -> list[Argument]:
 
 def _flags(argument: Argument) -> str:
     variable = argument.name.strip("-").replace("-", "_").upper()
+    if argument.index is not None:
+        return _flag_names(argument)  # places have names in the environment that nobody would guess
     return f"{_flag_names(argument)}<br>`STREAMWELL_{variable}`"
 
 
