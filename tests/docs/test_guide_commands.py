@@ -32,6 +32,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "t5-small").symlink_to(encoder_decoder)
     (tmp_path / "models" / "owner").mkdir(parents=True)
     (tmp_path / "models" / "owner" / "name").symlink_to(decoder)
+    (tmp_path / "notes.txt").write_text("The river rose by two metres.")
     build_brooklet_lora(tmp_path / "polite-adapter", seed=1)
     return tmp_path
 

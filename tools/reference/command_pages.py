@@ -38,8 +38,8 @@ COMMANDS_INTRO = """\
 # Commands
 
 `streamwell --help`, and `--help` after each command, show the same. Every flag is an environment
-variable too. The exit code is 0 after a good end and 2 after an error, which standard error tells
-(`streamwell chat`: 1). [`streamwell serve`](settings.md) has a page of its own."""
+variable too. The exit code is 0 after a good end; what else it says, and how the commands are used,
+is told in [the terminal](../terminal.md). [`streamwell serve`](settings.md) has a page of its own."""
 
 
 def settings_page() -> str:
