@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 
-.PHONY: help install serve chat test test-fast test-web test-vllm test-ray chaos chaos-ray check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 clean
+.PHONY: help install serve chat docs reference screenshots test test-fast test-web test-vllm test-ray chaos chaos-ray check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -68,7 +68,26 @@ chaos: $(VENV)/.dev ## Kill, freeze, cut and fill up, many times; prints figures
 	# a model of 0.1 B parameters, with random weights: its steps are long
 	CHAOS_MODEL=smol135 CHAOS_ROUNDS=10 $(BIN)/python -m pytest -m chaos tests/chaos -k kill
 
-check: $(VENV)/.dev ## Check format, lint, types, layers and house rules.
+VENV_DOCS := .venv-docs
+
+$(VENV_DOCS)/.installed: pyproject.toml constraints.txt
+	# of its own: the guide is built without PyTorch
+	test -x $(VENV_DOCS)/bin/python || $(PYTHON) -m venv $(VENV_DOCS)
+	$(VENV_DOCS)/bin/pip install --quiet --upgrade "pip>=25.1"
+	$(VENV_DOCS)/bin/pip install --quiet -c constraints.txt --group docs
+	touch $@
+
+docs: $(VENV_DOCS)/.installed ## Build the user guide into site/; a broken link fails.
+	# never with --quiet, which does not count warnings
+	NO_MKDOCS_2_WARNING=1 $(VENV_DOCS)/bin/mkdocs build --strict
+
+reference: $(VENV)/.dev ## Write the pages of docs that are made from the code.
+	$(BIN)/python -m tools.reference
+
+screenshots: $(VENV)/.dev ## Take the pictures of the guide again, with Chromium.
+	$(BIN)/python tools/screenshots.py
+
+check: $(VENV)/.dev docs ## Check format, lint, types, layers, house rules, and that the guide builds.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -127,4 +146,4 @@ eval-brooklet-t5: $(VENV)/.dev ## Ask the built-in encoder-decoder for what it w
 	$(BIN)/python -m training.brooklet_t5.evaluate
 
 clean: ## Remove everything that was installed or built.
-	rm -rf $(VENV) $(VENV)-stress $(VLLM) $(VENV_RAY) bench/peers-env dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf site $(VENV_DOCS) $(VENV) $(VENV)-stress $(VLLM) $(VENV_RAY) bench/peers-env dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,27 +1,21 @@
 """The README's commands do what it says; each block is taken from the file and run."""
 
 import json
-import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from commands import DEADLINE_S, free_port, serving
 
 from streamwell.models import brooklet_path
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(bash|python)\n(.*?)```", README, re.DOTALL)
-DEADLINE_S = 240
 
 pytestmark = pytest.mark.slow
 
@@ -30,51 +24,6 @@ def blocks_with(text: str) -> str:
     """The one code block that has this text in it."""
     (block,) = (body for _, body in BLOCKS if text in body)
     return block
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
-def wait_until_ready(url: str) -> None:
-    """Ask until the server is ready; the condition has no other sign than its answer."""
-    deadline_s = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline_s:
-        try:
-            with urllib.request.urlopen(f"{url}/ready") as response:
-                assert 200 == response.status
-                return
-        except OSError:
-            time.sleep(0.1)
-    raise AssertionError("the server did not become ready")
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """`make serve`, as the README has it, on a free port."""
-    port = free_port()
-    settings = {
-        "STREAMWELL_PORT": str(port),
-        "STREAMWELL_DATA_DIR": str(tmp_path_factory.mktemp("data")),
-    }
-    with serving(blocks_with("make serve").split(), ROOT, port, settings) as address:
-        yield address
-
-
-@contextmanager
-def serving(command: list[str], cwd: Path, port: int, settings: dict[str, str]) -> Iterator[str]:
-    """Run a server's command until the address that this gives is left."""
-    with subprocess.Popen(
-        command, cwd=cwd, env=os.environ | settings, start_new_session=True
-    ) as process:
-        try:
-            address = f"http://127.0.0.1:{port}"
-            wait_until_ready(address)
-            yield address
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
 
 
 def run_block(block: str, url: str, *, shell: list[str], typed: str = "") -> str:

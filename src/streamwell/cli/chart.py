@@ -34,8 +34,7 @@ def document(width: float, height: float, parts: Sequence[str]) -> str:
 
 
 def draw(panels: Mapping[str, Lines], labels: Sequence[str], axis: str = "") -> str:
-    """The panels by their titles, below each other, each with a scale of its own from 0 on, and the
-    names of the lines above them.
+    """The names of the lines, and below them the panels, each with a scale of its own from 0 on.
 
     Args:
         panels: lines of as many values as there are labels.

@@ -2,7 +2,7 @@
 
 A folder is hostile input: it may ask for code to be run, point out of itself, lie about sizes, or
 be damaged. Nothing is loaded here and no code of a folder runs; what passes is still loaded with
-care by who loads it. Rules: docs/operations.md, "Models from others".
+care by who loads it. Rules: docs/security.md, "Models from others".
 """
 
 from __future__ import annotations

@@ -46,14 +46,8 @@ def create_app(
     The services are opened and closed by whoever runs it. `allowed_hosts` are names beside those
     of this machine by which it may be called; `None`: by any. Pages of `cors_origins` may use it.
     """
-    app = FastAPI(
-        title="Streamwell",
-        docs_url=None,  # the stock page loads its scripts from the internet
-        redoc_url=None,
-        openapi_url=None,
-    )
+    app = _with_routes()
     app.state.services = services
-    _add_routes(app)
     add_error_handlers(app)
     limited: ASGIApp = Page(BodyLimit(app, max_body_bytes))
     if cors_origins:
@@ -61,8 +55,22 @@ def create_app(
     return RequestLog(limited if allowed_hosts is None else HostCheck(limited, allowed_hosts))
 
 
-def _add_routes(app: FastAPI) -> None:
-    """All of them, closed but for health."""
+def api_schema() -> dict[str, Any]:
+    """The OpenAPI document of the routes; WebSockets and the page are not in it.
+
+    Its responses are FastAPI's guesses: what is answered, and which errors, is in `docs/api.md`.
+    """
+    return _with_routes().openapi()
+
+
+def _with_routes() -> FastAPI:
+    """An application of all routes, closed but for health."""
+    app = FastAPI(
+        title="Streamwell",
+        docs_url=None,  # the stock page loads its scripts from the internet
+        redoc_url=None,
+        openapi_url=None,
+    )
     app.include_router(ops.health_router)
     closed = [Depends(authorize)]
     app.include_router(ops.router, dependencies=closed)
@@ -82,3 +90,4 @@ def _add_routes(app: FastAPI) -> None:
         app.include_router(conversations.router, prefix=prefix, dependencies=closed)
         app.include_router(models.router, prefix=prefix, dependencies=closed)
         app.include_router(models.operators_router, prefix=prefix, dependencies=closed)
+    return app

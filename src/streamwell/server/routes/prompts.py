@@ -46,13 +46,19 @@ async def post_generate_stream(
 
 @reader_router.get("/query-stream/", response_model=None)
 async def get_query(resume: ResumeDep) -> Response:
-    """Answer a query; a browser's `EventSource` that reconnects goes on with the answer."""
+    """Answer a query; a browser's `EventSource` that reconnects goes on with the answer.
+
+    The query has the fields of `POST /query-stream/`.
+    """
     return await _stream(QueryRequest, resume)
 
 
 @reader_router.get("/generate-stream", response_model=None)
 async def get_generate_stream(resume: ResumeDep) -> Response:
-    """Answer a prompt; a browser's `EventSource` that reconnects goes on with the answer."""
+    """Answer a prompt; a browser's `EventSource` that reconnects goes on with the answer.
+
+    The query has the fields of `POST /generate-stream`.
+    """
     return await _stream(PromptRequest, resume)
 
 
@@ -72,7 +78,7 @@ async def generate(
 
 @router.post("/", response_model=None)
 async def textbot(request: Request, services: ServicesDep, tenant: TenantDep) -> Response:
-    """Answer the prompt of the query in plain text."""
+    """Answer the prompt of the query in plain text; its other fields are those of `/generate`."""
     refuse_other_sites(request, services)  # without a body, a form of any page could be this
     if await request.body():
         raise InvalidRequest("POST / takes its fields in the query, and no body")

@@ -47,8 +47,8 @@ async def create_response(
     return JSONBytes(response_dict(reader.spec, Standing(events)))
 
 
-@router.post("/responses/compact", response_model=None)
-@router.post("/responses/input_tokens", response_model=None)
+@router.post("/responses/compact", response_model=None, include_in_schema=False)
+@router.post("/responses/input_tokens", response_model=None, include_in_schema=False)
 async def not_served(request: Request, _tenant: TenantDep) -> Response:
     """What OpenAI has beside responses; without this they would be taken for ids of responses."""
     raise HTTPException(404, f"{request.url.path} is not served here")

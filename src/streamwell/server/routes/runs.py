@@ -79,7 +79,10 @@ async def run_events(run_id: str, resume: ResumeDep) -> Response:
 
 @reader_router.get("/stream", response_model=None)
 async def stream(resume: ResumeDep) -> Response:
-    """Start a run and stream it; a browser's `EventSource` that reconnects goes on with it."""
+    """Start a run and stream it; a browser's `EventSource` that reconnects goes on with it.
+
+    The query has the fields of `POST /v1/runs`.
+    """
     if resume.last_event_id:
         return await _go_on(run_of(resume.last_event_id), resume)
     services = resume.services
