@@ -10,7 +10,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from streamwell.cli.bench.client import EventParser
 from streamwell.cli.bench.drive import Body, Loop, closed_loop, drive, open_loop
 from streamwell.cli.bench.recording import Recording
 
@@ -170,13 +169,3 @@ def test_the_time_limit_ends_a_level() -> None:
         recording.num_unfinished,
     )
     assert 1.0 <= recording.duration_s
-
-
-def test_events_are_cut_anywhere() -> None:
-    """The same events, however their bytes come."""
-    stream = b': ping\n\nid: 1\r\ndata: {"a": "\xe2\x80\xa8"}\r\n\r\ndata: b\ndata: c\n\n'
-    for size in range(1, len(stream)):
-        parser = EventParser()
-        chunks = (stream[at : at + size] for at in range(0, len(stream), size))
-
-        assert [b'{"a": "\xe2\x80\xa8"}', b"b\nc"] == [e for c in chunks for e in parser.push(c)]

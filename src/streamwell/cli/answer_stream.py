@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx2
 
+from streamwell.cli.events import Frame, frames_of
 from streamwell.cli.remote import (
     CONNECT_S,
     SILENCE_S,
@@ -43,15 +44,6 @@ class ConnectionLost(UnfitServer):
 
 class _Cut(Exception):
     """The stream ended before the answer did."""
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One server-sent event."""
-
-    id: str
-    name: str
-    data: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +110,10 @@ class AnswerStream:
             else:
                 return
 
-    def _heard(self, line: str = "") -> str:
+    def _heard(self, chunk: bytes = b"") -> bytes:
         """The server is there; a comment says so too."""
         self._deadline_s = time.monotonic() + PATIENCE_S
-        return line
+        return chunk
 
     def _pause(self, pause_s: float, error: Exception) -> None:
         reason = reason_of(error)
@@ -140,7 +132,7 @@ class AnswerStream:
             self._check(response)
             self.run_id = response.headers.get("x-run-id", self.run_id)
             self._is_foreign = not self.run_id
-            for frame in frames_of(map(self._heard, response.iter_lines())):
+            for frame in frames_of(map(self._heard, response.iter_bytes())):
                 if frame.data == "[DONE]":
                     return
                 payload = _payload(frame, response)
@@ -199,25 +191,6 @@ class AnswerStream:
         if not self._is_foreign and not frame.id:
             raise _Cut(message)
         raise EngineDied(message)
-
-
-def frames_of(lines: Iterator[str]) -> Iterator[Frame]:
-    """Server-sent events with data; of those without, nothing."""
-    frame_id, name, data = "", "", []
-    for line in lines:
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        match field:
-            case "id":
-                frame_id = value
-            case "event":
-                name = value
-            case "data":
-                data.append(value)
-            case "" if not line:
-                if data:
-                    yield Frame(frame_id, name, "\n".join(data))
-                frame_id, name, data = "", "", []
 
 
 def _payload(frame: Frame, response: httpx2.Response) -> dict[str, Any]:

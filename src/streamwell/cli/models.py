@@ -88,7 +88,7 @@ def _load(client: httpx2.Client, body: dict[str, Any]) -> dict[str, Any]:
     from rich.markup import escape
     from rich.progress import Progress
 
-    from streamwell.cli.answer_stream import frames_of
+    from streamwell.cli.events import frames_of
     from streamwell.cli.remote import UnfitServer, message_of, refusal
 
     console = Console(stderr=True)
@@ -100,7 +100,7 @@ def _load(client: httpx2.Client, body: dict[str, Any]) -> dict[str, Any]:
             response.read()
             raise refusal(response)
         bar = progress.add_task(escape(harmless(body["model"])), total=1.0)
-        for frame in frames_of(response.iter_lines()):
+        for frame in frames_of(response.iter_bytes()):
             event: dict[str, Any] = loads(frame.data)
             if message := message_of(event):
                 raise LoadError(message)

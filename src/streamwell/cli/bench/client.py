@@ -10,31 +10,11 @@ import httpx2
 import orjson
 
 from streamwell.cli.bench.recording import Answer, RequestFailed
+from streamwell.cli.events import EventParser
 from streamwell.cli.remote import message_of, reason_of
 
 #: A server may say a page about what is wrong.
 _MAX_MESSAGE_CHARS = 300
-
-
-class EventParser:
-    """Server-sent events out of bytes, of which only the data is kept."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-        self._data: list[bytes] = []
-
-    def push(self, chunk: bytes) -> list[bytes]:
-        """The data of the events that this chunk completes."""
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        events = []
-        for line in lines:
-            field, _, value = line.rstrip(b"\r").partition(b":")
-            if field == b"data":
-                self._data.append(value.removeprefix(b" "))
-            elif not field and not value and self._data:
-                events.append(b"\n".join(self._data))
-                self._data.clear()
-        return events
 
 
 async def ask(client: httpx2.AsyncClient, path: str, body: Mapping[str, Any]) -> Answer:
@@ -103,6 +83,6 @@ async def _events(response: httpx2.Response) -> AsyncIterator[tuple[float, dict[
     parser = EventParser()
     async for chunk in response.aiter_bytes():
         now_s = time.perf_counter()
-        for data in parser.push(chunk):
-            if data != b"[DONE]":
-                yield now_s, orjson.loads(data)
+        for frame in parser.push(chunk):
+            if frame.data != "[DONE]":
+                yield now_s, orjson.loads(frame.data)
