@@ -66,3 +66,10 @@ def test_every_test_states_its_behaviour() -> None:
     ]
 
     assert [] == silent
+
+
+def test_names_of_test_files_differ() -> None:
+    """pytest imports them by their names alone, over all folders."""
+    names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
+
+    assert [] == sorted({name for name in names if names.count(name) > 1} - {"__init__.py"})
