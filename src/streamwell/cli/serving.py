@@ -70,14 +70,19 @@ async def _serve(
     drains: list[Drain] = []
 
     async def drain(drain_s: float) -> None:
+        front.close()
         await asyncio.gather(*(of_runs(drain_s) for of_runs in drains))
 
     server = make_server(
         front, drain=drain, drain_s=settings.drain_s, send_timeout_s=settings.send_timeout_s
     )
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="serve")
+    building = asyncio.create_task(asyncio.to_thread(build), name="build")
     try:
-        application = await asyncio.to_thread(build)
+        await asyncio.wait((serving, building), return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():  # a signal came first
+            return
+        application = building.result()
         async with application.running() as loading:
             # a server without a model is of no use: end it, with the reason
             loading.add_done_callback(lambda task: server.exit_now() if _failed(task) else None)
