@@ -90,13 +90,15 @@ def test_a_get_is_the_same_request() -> None:
 
     async def test(rig: Rig) -> None:
         rig.engine.allow(9)
-        query = {"prompt": "ab", "preset": "plain", "seed": "1"}
+        query = {"prompt": "ab", "preset": "plain", "seed": "1", "stop": ["x", "y"]}
         got = await call(rig, "GET", STREAM, query=query | {"max_tokens": 3})
-        posted = await call(rig, "POST", STREAM, PROMPT | {"seed": 1})
+        posted = await call(rig, "POST", STREAM, PROMPT | {"seed": 1, "stop": ["x", "y"]})
         assert [data for _, data in _frames(posted)] == [data for _, data in _frames(got)]
         runs = [await rig.runs.find(a.headers["x-run-id"], "") for a in (got, posted)]
         assert ((97, 98),) == runs[0].prompts == runs[1].prompts
         assert runs[0].sampling == runs[1].sampling
+        twice = await call(rig, "GET", STREAM, query=query | {"seed": ["1", "2"]})
+        assert (400, "seed") == (twice.status, twice.json["error"]["param"])
 
     run(test)
 

@@ -35,8 +35,12 @@ def from_query(model: type[Model], connection: HTTPConnection) -> Model:
     """
     params = connection.query_params
     values = {name: params.getlist(name) for name in params if name != "ticket"}
-    query = {name: found if len(found) > 1 else found[0] for name, found in values.items()}
+    lists = {name: found for name, found in values.items() if len(found) > 1}
     try:
-        return model.model_validate_strings(query)
+        request = model.model_validate_strings({name: found[0] for name, found in values.items()})
+        # a list is nothing that pydantic reads out of text
+        if lists:
+            request = model.model_validate(request.model_dump(exclude_unset=True) | lists)
+        return request
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from None
