@@ -32,7 +32,8 @@ async def call(
     pending = [{"type": "http.request", "body": b"" if body is None else json.dumps(body).encode()}]
     sent = {"content-type": "application/json"} | dict(headers or {})
     scope = {"type": "http", "method": method, "path": path, "http_version": "1.1"}
-    scope |= {"scheme": "http", "root_path": "", "query_string": urlencode(query or {}, doseq=True).encode()}
+    query_string = urlencode(query or {}, doseq=True).encode()
+    scope |= {"scheme": "http", "root_path": "", "query_string": query_string}
     scope |= {"headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()]}
 
     async def receive() -> dict[str, Any]:

@@ -39,8 +39,6 @@ def from_query(model: type[Model], connection: HTTPConnection) -> Model:
     try:
         request = model.model_validate_strings({name: found[0] for name, found in values.items()})
         # a list is nothing that pydantic reads out of text
-        if lists:
-            request = model.model_validate(request.model_dump(exclude_unset=True) | lists)
-        return request
+        return model.model_validate(request.model_dump(exclude_unset=True) | lists)
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from None
