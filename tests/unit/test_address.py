@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamwell.cli.address import Address
+from streamwell.core.errors import InvalidRequest
 
 
 @pytest.mark.parametrize(
@@ -26,3 +27,11 @@ def test_of_several_keys_the_first_is_sent() -> None:
     """In a header; without a key there is none."""
     assert {"authorization": "Bearer sk-1"} == Address(api_key=("sk-1", "sk-2")).headers
     assert {} == Address().headers
+
+
+@pytest.mark.parametrize("key", ["", " \n", "sk\r1", "sk-1\x7f", "schlüssel", "\udcff"])
+def test_keys_that_no_header_can_hold_are_refused(key: str) -> None:
+    """By the flag's name, before anything is sent; what surrounds a key is no part of it."""
+    with pytest.raises(InvalidRequest, match="^--api-key must be printable ASCII"):
+        _ = Address(api_key=(key,)).headers
+    assert {"authorization": "Bearer sk-1"} == Address(api_key=(" sk-1\r\n",)).headers

@@ -189,6 +189,14 @@ def test_an_address_without_a_server_is_told_in_one_line() -> None:
         assert str(exit_.value.code).startswith(f"streamwell: no server answers at {nowhere}: ")
 
 
+def test_a_request_that_cannot_be_sent_is_not_waited_for() -> None:
+    """It is no server that is not there yet: the next try would be the same."""
+    with serving(OURS) as url:
+        client = httpx2.Client(base_url=url, headers={"x": "a\r"}, verify=False)
+        with client, pytest.raises(httpx2.LocalProtocolError):
+            wait_until_ready(client)
+
+
 @pytest.mark.parametrize(
     ("answers", "error"),
     [

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from streamwell.core.errors import InvalidRequest
+
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 
@@ -28,7 +30,13 @@ class Address:
 
     @property
     def headers(self) -> dict[str, str]:
-        return {"authorization": f"Bearer {self.api_key[0]}"} if self.api_key else {}
+        """Raises `InvalidRequest` for a key that no header can hold."""
+        if not self.api_key:
+            return {}
+        key = self.api_key[0].strip()
+        if not (key and key.isascii() and key.isprintable()):
+            raise InvalidRequest("--api-key must be printable ASCII, and not empty", "api_key")
+        return {"authorization": f"Bearer {key}"}
 
 
 #: How a command takes the address, and what it is without flags.

@@ -123,7 +123,7 @@ def _server(address: Address) -> Iterator[httpx2.Client]:
     port = _free_port()
     print(f"no server at {DEFAULT_URL}; starting one on port {port}", file=sys.stderr)
     url = f"http://{_HOST}:{port}"
-    with told(url), _own_server(port) as process, client_of(url, address.headers) as client:
+    with told(url), client_of(url, address.headers) as client, _own_server(port) as process:
         wait_until_ready(client, has_ended=lambda: process.poll() is not None)
         yield client
 

@@ -18,6 +18,8 @@ CONNECT_S = 10.0
 #: A server of ours says something at least every `--sse-ping-s`; after so long it is gone.
 SILENCE_S = 120.0
 _START_TIMEOUT_S = 300.0
+#: What comes of a server that is not there yet, and not of a request that cannot be sent at all.
+_AWAY = (httpx2.NetworkError, httpx2.TimeoutException, httpx2.RemoteProtocolError)
 
 
 class UnfitServer(Exception):
@@ -26,10 +28,15 @@ class UnfitServer(Exception):
 
 @contextlib.contextmanager
 def connected(address: Address) -> Iterator[httpx2.Client]:
-    """A client of the server, which answers; what is wrong with it ends the process with 1."""
+    """A client of the server, which answers; what is wrong with it ends the process with 1.
+
+    Raises:
+        InvalidRequest: the key cannot be one.
+    """
+    headers = address.headers
     with told(address.base):
         check_answers(address.base)
-        with client_of(address.base, address.headers) as client:
+        with client_of(address.base, headers) as client:
             yield client
 
 
@@ -149,7 +156,7 @@ def wait_until_ready(
     deadline_s = time.monotonic() + _START_TIMEOUT_S
     was_told = False
     while time.monotonic() < deadline_s and not has_ended():
-        with contextlib.suppress(httpx2.TransportError):
+        with contextlib.suppress(*_AWAY):
             status = parsed(client.get("/ready"))
             if not isinstance(status, dict) or "status" not in status:
                 _check_compatible(client)
