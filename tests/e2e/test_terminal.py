@@ -28,6 +28,7 @@ BODY = {
     "max_tokens": 50,
     "seed": 1,
 }
+NO_TEXT = "streamwell: the prompt must be text in UTF-8\n"
 ENDLESS = {"prompt": "Once upon a time", "background": True, "ignore_eos": True, "max_tokens": 2000}
 
 
@@ -108,8 +109,9 @@ def test_run_prints_the_answer_and_nothing_else(site: ServerProcess) -> None:
         ('"$@" Hello! | head -c 1', 0, ""),
         ('"$@" Hello! >&-', 0, ""),
         ('"$@" Hello! >/dev/full', 1, "streamwell: No space left on device\n"),
-        ('printf "\\377" | "$@"', 2, "streamwell: the prompt must be text in UTF-8\n"),
-        ('"$@" "$(printf "\\377")"', 2, "streamwell: the prompt must be text in UTF-8\n"),
+        ('printf "\\377" | "$@"', 2, NO_TEXT),
+        ('printf "\\377" | PYTHONIOENCODING=:strict "$@"', 2, NO_TEXT),
+        ('"$@" "$(printf "\\377")"', 2, NO_TEXT),
         ('PYTHONIOENCODING=ascii "$@" Hello!', 0, ""),
         ('"$@" two words </dev/null', 0, ""),
     ],

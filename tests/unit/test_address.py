@@ -32,6 +32,6 @@ def test_of_several_keys_the_first_is_sent() -> None:
 @pytest.mark.parametrize("key", ["", " \n", "sk\r1", "sk-1\x7f", "schlüssel", "\udcff"])
 def test_keys_that_no_header_can_hold_are_refused(key: str) -> None:
     """By the flag's name, before anything is sent; what surrounds a key is no part of it."""
-    with pytest.raises(InvalidRequest, match="^--api-key must be printable ASCII"):
+    with pytest.raises(InvalidRequest, match=r"^--api-key must be printable ASCII"):
         _ = Address(api_key=(key,)).headers
     assert {"authorization": "Bearer sk-1"} == Address(api_key=(" sk-1\r\n",)).headers

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO, TextIOWrapper
 
 import httpx2
 import pytest
 
+from streamwell.cli import main
 from streamwell.cli.address import Address
 from streamwell.cli.chat import _own_server, run
 from streamwell.cli.chat_input import ChatInput
@@ -187,6 +190,23 @@ def test_an_address_without_a_server_is_told_in_one_line() -> None:
         with pytest.raises(SystemExit) as exit_:
             run(Address(url=nowhere), model="", system="")
         assert str(exit_.value.code).startswith(f"streamwell: no server answers at {nowhere}: ")
+
+
+@pytest.mark.filterwarnings("ignore:Cyclopts application")  # that it runs within a test
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_bytes_that_are_no_text_are_told_in_one_line(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the locale is strict about them."""
+    piped = TextIOWrapper(BytesIO(b"no \xff text\n"), encoding="utf-8", errors="strict")
+    monkeypatch.setattr(sys, "stdin", piped)
+    monkeypatch.setattr("builtins.input", lambda _prompt: piped.readline())
+    with serving(OURS) as url, pytest.raises(SystemExit) as exit_:
+        monkeypatch.setattr(sys, "argv", ["streamwell", command, "--url", url])
+        main()
+
+    assert 2 == exit_.value.code
+    assert "streamwell: the prompt must be text in UTF-8\n" == capsys.readouterr().err
 
 
 def test_a_request_that_cannot_be_sent_is_not_waited_for() -> None:

@@ -173,6 +173,8 @@ def doctor(*, json: AsJson = False) -> None:
 
 def main() -> None:
     """Entry point of the `streamwell` command."""
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # refused where it is used, by name
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # it may be unable to say what a model says
     try:
