@@ -103,9 +103,9 @@ def test_compatible_servers_are_talked_to(first: Answers, capsys: pytest.Capture
         (OURS | {CHAT: (200, JSON, '{"choices": []}')}, "with 200 and application/json"),
         (OURS | {CHAT: (200, SSE, "data: Hello\n\n")}, "events of another kind"),
         (OURS | {CHAT: (200, SSE, "data: 5\n\n")}, "events of another kind"),
-        (OURS | {CHAT: (200, SSE, 'data: {"text": "Hello"}\n\n')}, "events of another kind"),
-        (OURS | {CHAT: (200, SSE, 'data: {"choices": [{}]}\n\n')}, "events of another kind"),
-        (OURS | {CHAT: (200, SSE, 'data: {"choices": 5}\n\n')}, "events of another kind"),
+        (OURS | {CHAT: (200, SSE, 'data: {"text": "Hello"}\n\n')}, "JSON of another kind"),
+        (OURS | {CHAT: (200, SSE, 'data: {"choices": [{}]}\n\n')}, "JSON of another kind"),
+        (OURS | {CHAT: (200, SSE, 'data: {"choices": 5}\n\n')}, "JSON of another kind"),
     ],
 )
 def test_other_servers_are_told_in_one_line(answers: Answers, told: str) -> None:
@@ -201,9 +201,10 @@ def test_bytes_that_are_no_text_are_told_in_one_line(
     piped = TextIOWrapper(BytesIO(b"no \xff text\n"), encoding="utf-8", errors="strict")
     monkeypatch.setattr(sys, "stdin", piped)
     monkeypatch.setattr("builtins.input", lambda _prompt: piped.readline())
-    with serving(OURS) as url, pytest.raises(SystemExit) as exit_:
+    with serving(OURS) as url:
         monkeypatch.setattr(sys, "argv", ["streamwell", command, "--url", url])
-        main()
+        with pytest.raises(SystemExit) as exit_:
+            main()
 
     assert 2 == exit_.value.code
     assert "streamwell: the prompt must be text in UTF-8\n" == capsys.readouterr().err

@@ -135,7 +135,7 @@ class AnswerStream:
             for frame in frames_of(map(self._heard, response.iter_bytes())):
                 if frame.data == "[DONE]":
                     return
-                payload = _payload(frame, response)
+                payload = payload_of(frame, response)
                 self._check_failure(frame, payload)
                 self._last_id = frame.id or self._last_id
                 yield payload
@@ -193,7 +193,8 @@ class AnswerStream:
         raise EngineDied(message)
 
 
-def _payload(frame: Frame, response: httpx2.Response) -> dict[str, Any]:
+def payload_of(frame: Frame, response: httpx2.Response) -> dict[str, Any]:
+    """The JSON object of an event; raises `UnfitServer` if it is none."""
     try:
         payload = json.loads(frame.data)
     except ValueError:

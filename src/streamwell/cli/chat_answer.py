@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 
 from streamwell.cli.answer_stream import AnswerStream
-from streamwell.cli.remote import UnfitServer
+from streamwell.cli.remote import understood
 from streamwell.core.errors import InvalidRequest
 
 _PATH = "/v1/chat/completions"
@@ -43,15 +43,10 @@ class ChatAnswer:
     def __iter__(self) -> Iterator[str]:
         """Raises what `AnswerStream` does."""
         for chunk in self._stream:
-            try:
+            with understood(f"POST {_PATH}"):
                 choices = chunk["choices"]
                 text = "".join(choice["delta"].get("content") or "" for choice in choices)
                 reasons = [choice.get("finish_reason") for choice in choices]
-            except (LookupError, TypeError, AttributeError) as error:
-                raise UnfitServer(
-                    "this does not look like an OpenAI-compatible server: POST "
-                    f"{_PATH} is answered with events of another kind"
-                ) from error
             self.finish_reason = next(filter(None, reasons), self.finish_reason)
             if text:
                 # JSON may have halves of characters, which nobody can print, nor send back

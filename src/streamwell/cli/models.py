@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from json import dumps, loads
+from json import dumps
 from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
@@ -30,12 +30,15 @@ def list_(*, json: AsJson = False, address: At = HERE) -> None:
     json
         Print JSON, an object per model and line.
     """
-    from streamwell.cli.remote import call, connected
+    from streamwell.cli.remote import call, connected, understood
+    from streamwell.cli.tables import print_table
 
     with connected(address) as client:
-        cards = call(client, "GET", "/v1/models", params={"fits": "true"})["data"]
+        body = call(client, "GET", "/v1/models", params={"fits": "true"})
+        with understood("GET /v1/models"):
+            cards, rows = body["data"], list(map(_row, body["data"]))
     if not json:
-        _print_table(cards)
+        print_table(("model", "state", "size", "context", "family", "fits"), rows)
         return
     for card in cards:
         print(on_stdout(dumps(card, ensure_ascii=False)))
@@ -57,7 +60,7 @@ def load(name: str, /, *, base: str | None = None, address: At = HERE) -> None:
     body = {"model": name, "stream": True} | ({"base": base} if base else {})
     with connected(address) as client:
         card = _load(client, body)
-    print(on_stdout(f"{card['id']} {card['status']}"))
+    _print_state(card)
 
 
 @app.command
@@ -73,7 +76,7 @@ def unload(name: str, /, *, address: At = HERE) -> None:
 
     with connected(address) as client:
         card = call(client, "POST", "/v1/models/unload", json={"model": name})
-    print(on_stdout(f"{card['id']} {card['status']}"))
+    _print_state(card)
 
 
 def _load(client: httpx2.Client, body: dict[str, Any]) -> dict[str, Any]:
@@ -88,8 +91,9 @@ def _load(client: httpx2.Client, body: dict[str, Any]) -> dict[str, Any]:
     from rich.markup import escape
     from rich.progress import Progress
 
+    from streamwell.cli.answer_stream import payload_of
     from streamwell.cli.events import frames_of
-    from streamwell.cli.remote import UnfitServer, message_of, refusal
+    from streamwell.cli.remote import UnfitServer, message_of, refusal, understood
 
     console = Console(stderr=True)
     with (
@@ -101,26 +105,24 @@ def _load(client: httpx2.Client, body: dict[str, Any]) -> dict[str, Any]:
             raise refusal(response)
         bar = progress.add_task(escape(harmless(body["model"])), total=1.0)
         for frame in frames_of(response.iter_bytes()):
-            event: dict[str, Any] = loads(frame.data)
+            event = payload_of(frame, response)
             if message := message_of(event):
                 raise LoadError(message)
             if event.get("object") == "model":
                 return event
-            stage = escape(harmless(f"{body['model']}: {event['stage']}"))
-            progress.update(bar, completed=event["progress"], description=stage)
+            with understood("POST /v1/models/load"):
+                stage = escape(harmless(f"{body['model']}: {event['stage']}"))
+                progress.update(bar, completed=float(event["progress"]), description=stage)
     raise UnfitServer("the server went away; a load goes on without its client")
 
 
-def _print_table(cards: list[dict[str, Any]]) -> None:
-    from streamwell.cli.tables import print_table
-
-    names = ("model", "state", "size", "context", "family", "fits")
-    print_table(names, map(_row, cards))
+def _print_state(card: dict[str, Any]) -> None:
+    print(on_stdout(f"{card.get('id', '')} {card.get('status', '')}"))
 
 
 def _row(card: dict[str, Any]) -> tuple[str, ...]:
-    context = str(card.get("context_length") or "")
-    return card["id"], _state(card), _size(card), context, card.get("family") or "", _fit(card)
+    context, family = (str(card.get(name) or "") for name in ("context_length", "family"))
+    return str(card["id"]), _state(card), _size(card), context, family, _fit(card)
 
 
 def _state(card: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ CONNECT_S = 10.0
 #: A server of ours says something at least every `--sse-ping-s`; after so long it is gone.
 SILENCE_S = 120.0
 _START_TIMEOUT_S = 300.0
+_NOT_COMPATIBLE = "this does not look like an OpenAI-compatible server"
 #: What comes of a server that is not there yet, and not of a request that cannot be sent at all.
 _AWAY = (httpx2.NetworkError, httpx2.TimeoutException, httpx2.RemoteProtocolError)
 
@@ -104,10 +105,8 @@ def model_names(client: httpx2.Client) -> list[str]:
         InvalidRequest, UnfitServer: as `call` does, also if it is no list of models.
     """
     body = call(client, "GET", "/v1/models")
-    try:
+    with understood("GET /v1/models"):
         return [str(card["id"]) for card in body["data"]]
-    except (LookupError, TypeError):
-        raise UnfitServer("GET /v1/models is not answered with a list of models") from None
 
 
 def refusal(response: httpx2.Response) -> Exception:
@@ -115,6 +114,21 @@ def refusal(response: httpx2.Response) -> Exception:
     if text := message_of(parsed(response)):
         return InvalidRequest(text)
     return UnfitServer(unfit(response))
+
+
+@contextlib.contextmanager
+def understood(request: str) -> Iterator[None]:
+    """Within, what a request is answered with is taken apart, and nothing else is done.
+
+    Raises:
+        UnfitServer: it is of another shape.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+        raise UnfitServer(
+            f"{_NOT_COMPATIBLE}: {request} is answered with JSON of another kind"
+        ) from None
 
 
 def parsed(response: httpx2.Response) -> Any:  # noqa: ANN401 - it may be anything
@@ -135,8 +149,8 @@ def message_of(body: Any) -> str:  # noqa: ANN401 - it may be anything
 def unfit(response: httpx2.Response) -> str:
     request, kind = response.request, response.headers.get("content-type", "nothing")
     return (
-        f"this does not look like an OpenAI-compatible server: {request.method} {request.url.path} "
-        f"is answered with {response.status_code} and {harmless(kind)}"
+        f"{_NOT_COMPATIBLE}: {request.method} {request.url.path} is answered with "
+        f"{response.status_code} and {harmless(kind)}"
     )
 
 

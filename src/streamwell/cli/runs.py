@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from json import dumps
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -34,12 +34,14 @@ def list_(*, json: AsJson = False, address: At = HERE) -> None:
     json
         Print JSON, an object per run and line.
     """
-    from streamwell.cli.remote import connected
+    from streamwell.cli.remote import connected, understood
 
     with connected(address) as client:
         page = _newest(client, limit=_MAX_RUNS)
-    _print_json(page["data"]) if json else _print_table(page["data"])
-    if page["has_more"]:
+        with understood("GET /v1/runs"):
+            runs, rows = page["data"], list(map(_row, page["data"]))
+    _print_json(runs) if json else _print_table(rows)
+    if page.get("has_more"):
         print(f"streamwell: there are more; these are the newest {_MAX_RUNS}", file=sys.stderr)
 
 
@@ -69,7 +71,7 @@ def follow(run: str, /, *, json: AsJson = False, address: At = HERE) -> None:
 
 @app.command
 def cancel(*runs: str, address: At = HERE) -> None:
-    """End runs, for all of their readers.
+    """End runs, for all of their readers; one that cannot be ended leaves the others to be.
 
     Parameters
     ----------
@@ -80,13 +82,18 @@ def cancel(*runs: str, address: At = HERE) -> None:
 
     if not runs:
         raise InvalidRequest("name the runs to cancel, or `last`", "runs")
+    is_wrong = False
     with connected(address) as client:
         for run in runs:
             try:
                 shown = call(client, "POST", f"/v1/runs/{_id_of(client, run)}/cancel")
             except InvalidRequest as error:
-                raise InvalidRequest(f"{run}: {error}", "runs") from None
-            print(on_stdout(f"{shown['id']} {shown['status']}"))
+                print(harmless(f"streamwell: {run}: {error}"), file=sys.stderr)
+                is_wrong = True
+            else:
+                print(on_stdout(f"{shown.get('id', '')} {shown.get('status', '')}"))
+    if is_wrong:
+        sys.exit(2)
 
 
 def _newest(client: httpx2.Client, limit: int) -> dict[str, Any]:
@@ -97,11 +104,18 @@ def _newest(client: httpx2.Client, limit: int) -> dict[str, Any]:
 
 
 def _id_of(client: httpx2.Client, run: str) -> str:
+    from streamwell.cli.remote import understood
+
+    if not run:
+        raise InvalidRequest("the id of a run is empty", "run")
     if run != "last":
         return quote(run, safe="")
-    if not (runs := _newest(client, limit=1)["data"]):
+    page = _newest(client, limit=1)
+    with understood("GET /v1/runs"):
+        ids = [str(entry["id"]) for entry in page["data"]]
+    if not ids:
         raise InvalidRequest("the server has no run in hand", "run")
-    return str(runs[0]["id"])
+    return ids[0]
 
 
 def _print_json(entries: Iterable[dict[str, Any]]) -> None:
@@ -111,27 +125,32 @@ def _print_json(entries: Iterable[dict[str, Any]]) -> None:
 
 def _print_text(events: Iterable[dict[str, Any]]) -> None:
     """The text of the first choice on standard output, and what it ended with on the other one."""
+    from streamwell.cli.remote import understood
+
     for event in events:
         if "text" not in event:
-            reasons = event.get("finish_reasons") or [event.get("finish_reason")]
-            tokens = (event.get("usage") or {}).get("completion_tokens")
+            with understood("GET /v1/runs"):
+                reasons = event.get("finish_reasons") or [event.get("finish_reason")]
+                tokens = (event.get("usage") or {}).get("completion_tokens")
+                told = harmless(f"{', '.join(map(str, reasons))}, {tokens} tokens")
             print(flush=True)
-            told = harmless(f"{', '.join(map(str, reasons))}, {tokens} tokens")
             print(f"streamwell: {told}", file=sys.stderr)
         elif not event.get("index"):
-            print(on_stdout(event["text"]), end="", flush=True)
+            print(on_stdout(str(event["text"])), end="", flush=True)
 
 
-def _print_table(runs: list[dict[str, Any]]) -> None:
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
     from streamwell.cli.tables import print_table
 
-    if not runs:
+    if not rows:
         print("No run is in hand.")
         return
-    rows = (
-        (run["id"], run["status"], run["model"], f"{_age_s(run)} s", _end_of(run)) for run in runs
-    )
     print_table(("run", "status", "model", "age", "text"), rows)
+
+
+def _row(run: Mapping[str, Any]) -> tuple[str, ...]:
+    id_, status, model = (str(run[name]) for name in ("id", "status", "model"))
+    return id_, status, model, f"{_age_s(run)} s", _end_of(run)
 
 
 def _age_s(run: Mapping[str, Any]) -> int:
