@@ -166,10 +166,18 @@ def test_patience_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_servers_of_another_make_are_not_asked_again() -> None:
-    """Without a run there is nothing to take up: a stream that is closed has ended."""
+    """Without a run there is nothing to take up; a stream has ended if it says so."""
     foreign = {"content-type": "text/event-stream"}
-    with serving((200, foreign, 'data: {"text": "a"}\n\n')) as (client, asked):
+    whole = 'data: {"text": "a"}\n\ndata: [DONE]\n\n'
+    with serving((200, foreign, whole)) as (client, _):
         assert ["a"] == texts_of(start(client))
+    for body in ("", 'data: {"text": "a"}\n\n', whole.removesuffix("\n")):
+        with (
+            serving((200, foreign, body)) as (client, asked),
+            pytest.raises(ConnectionLost, match=r"^the answer broke off: "),
+        ):
+            texts_of(start(client))
+        assert 1 == len(asked)
     cut = foreign | {"content-length": "1000"}
     with (
         serving((200, cut, 'data: {"text": "a"}\n\n')) as (client, asked),

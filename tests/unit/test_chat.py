@@ -130,6 +130,24 @@ def test_a_connection_that_breaks_is_told_in_one_line() -> None:
     assert str(exit_.value.code).startswith("streamwell: the connection to http://127.0.0.1")
 
 
+@pytest.mark.parametrize("stream", ["", HELLO])
+def test_a_stream_that_just_ends_is_no_answer(stream: str) -> None:
+    """Also where the connection was closed in order."""
+    with pytest.raises(SystemExit) as exit_:
+        talk(COMPATIBLE | {CHAT: (200, SSE, stream)})
+
+    assert str(exit_.value.code).startswith("streamwell: the answer broke off: ")
+
+
+def test_an_answer_that_gave_its_reason_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    """Some servers say no `[DONE]` after it."""
+    end = 'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n'
+
+    talk(COMPATIBLE | {CHAT: (200, SSE, HELLO + end)})
+
+    assert "Hel\n" == capsys.readouterr().out
+
+
 class AtTerminal(ChatInput):
     """A user who looks at a screen."""
 

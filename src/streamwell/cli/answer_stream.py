@@ -141,8 +141,9 @@ class AnswerStream:
                 yield payload
                 if frame.name == "done":
                     return
-        if not self._is_foreign:
-            raise _Cut("the connection was closed")
+        if self._is_foreign:
+            raise ConnectionLost("the answer broke off: the stream ended before it did")
+        raise _Cut("the connection was closed")
 
     @contextmanager
     def _opened(self) -> Iterator[httpx2.Response]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from streamwell.cli.answer_stream import AnswerStream
+from streamwell.cli.answer_stream import AnswerStream, ConnectionLost
 from streamwell.cli.remote import understood
 from streamwell.core.errors import InvalidRequest
 
@@ -42,7 +42,7 @@ class ChatAnswer:
 
     def __iter__(self) -> Iterator[str]:
         """Raises what `AnswerStream` does."""
-        for chunk in self._stream:
+        for chunk in self._chunks():
             with understood(f"POST {_PATH}"):
                 choices = chunk["choices"]
                 text = "".join(choice["delta"].get("content") or "" for choice in choices)
@@ -51,6 +51,14 @@ class ChatAnswer:
             if text:
                 # JSON may have halves of characters, which nobody can print, nor send back
                 yield text.encode(errors="replace").decode()
+
+    def _chunks(self) -> Iterator[dict[str, Any]]:
+        """Of other makes some leave out `[DONE]`: an answer that gave its reason is whole."""
+        try:
+            yield from self._stream
+        except ConnectionLost:
+            if not self.finish_reason:
+                raise
 
     def cancel(self) -> None:
         """End its run now, rather than when the server gives its reader up."""
