@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,23 @@ def test_texts_may_have_several_lines(
 
     assert text == ChatInput().read()
     assert [] == list(lines)
+
+
+@pytest.mark.parametrize(
+    ("typed", "text"), [(['"""', "a", "b"], "a\nb"), (["a\\"], "a\n"), (['"""'], "")]
+)
+def test_in_a_pipe_the_end_of_the_input_ends_a_text(
+    typed: list[str], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was typed is not dropped; at a terminal, Ctrl-D leaves."""
+    end = "\n".join(typed) + "\n"
+    monkeypatch.setattr("sys.stdin", StringIO(end))
+    said = ChatInput()
+
+    assert text == said.read()
+    with pytest.raises(EOFError):
+        said.read()
+    monkeypatch.setattr("sys.stdin", StringIO(end))
+    said.is_terminal = True
+    with pytest.raises(EOFError):
+        said.read()

@@ -37,7 +37,7 @@ class ChatInput:
         lines = [line]
         while lines[-1].endswith(_CONTINUED):
             lines[-1] = lines[-1].removesuffix(_CONTINUED)
-            lines.append(self._line(_MORE))
+            lines.append(self._more(""))
         return "\n".join(lines)
 
     def check_stop(self) -> None:
@@ -57,9 +57,18 @@ class ChatInput:
     def _block(self, line: str) -> str:
         lines = [line]
         while not lines[-1].rstrip().endswith(_BLOCK):
-            lines.append(self._line(_MORE))
+            lines.append(self._more(_BLOCK))
         lines[-1] = lines[-1].rstrip().removesuffix(_BLOCK)
         return "\n".join(lines).strip("\n")
+
+    def _more(self, at_end: str) -> str:
+        """Another line of a text; in a pipe, the end of the input is the text's end too."""
+        try:
+            return self._line(_MORE)
+        except EOFError:
+            if self.is_terminal:
+                raise
+            return at_end
 
     def _line(self, prompt: str) -> str:
         if self._typed_ahead:
