@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+
 import pytest
 
 from streamwell.cli.events import EventParser, Frame
@@ -17,10 +19,23 @@ FRAMES = [
 ]
 
 
+def frames_of_pieces(stream: bytes, size: int) -> list[Frame]:
+    parser = EventParser()
+    pieces = (stream[at : at + size] for at in range(0, len(stream), size))
+    return [frame for piece in pieces for frame in parser.push(piece)]
+
+
 @pytest.mark.parametrize("size", range(1, len(STREAM) + 1))
 def test_events_are_cut_anywhere(size: int) -> None:
     """The same events however their bytes come; a line ends nowhere but at a line feed."""
-    parser = EventParser()
-    chunks = (STREAM[at : at + size] for at in range(0, len(STREAM), size))
+    assert FRAMES == frames_of_pieces(STREAM, size)
 
-    assert FRAMES == [frame for chunk in chunks for frame in parser.push(chunk)]
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(size: int) -> None:
+    """Elsewhere it is text like any other."""
+    mark = codecs.BOM_UTF8
+
+    frames = frames_of_pieces(mark + b"data: a" + mark + b"\n\n" + mark + b"data: b\n\n", size)
+
+    assert [Frame("", "", "a\ufeff")] == frames

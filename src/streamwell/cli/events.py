@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -18,13 +19,16 @@ class Frame:
 class EventParser:
     """Takes bytes as they come; a comment, or an event without data, is none.
 
-    Lines end where the specification says, with a line feed, perhaps after a carriage return.
-    Libraries that part text into lines do so at U+2028 too, which JSON may hold as it is.
+    Lines end with a line feed, perhaps after a carriage return. The specification also knows
+    carriage returns alone, which no server sends and which are not taken. Libraries that part text
+    into lines do so at U+2028 too, which JSON may hold as it is.
     """
 
     def __init__(self) -> None:
         self._rest = b""
         self._fields: dict[bytes, bytes] = {}
+        #: What the first line may begin with.
+        self._byte_order_mark = codecs.BOM_UTF8
 
     def push(self, chunk: bytes) -> list[Frame]:
         """The events that this chunk completes."""
@@ -32,6 +36,7 @@ class EventParser:
         return [frame for line in lines if (frame := self._take(line.removesuffix(b"\r")))]
 
     def _take(self, line: bytes) -> Frame | None:
+        line, self._byte_order_mark = line.removeprefix(self._byte_order_mark), b""
         if line:
             field, _, value = line.partition(b":")
             value = value.removeprefix(b" ")
