@@ -9,9 +9,11 @@ are the model's own, so another brooklet makes other pictures.
 from __future__ import annotations
 
 import base64
+import codecs
 import os
 import pty
 import re
+import select
 import subprocess
 import sys
 import tempfile
@@ -35,6 +37,7 @@ ON_THE_PAGE = ("What is 27 + 15?", "Tell me a story.")
 IN_THE_TERMINAL = ("Hello! What can you do?", "What day comes after Monday?", "What is 12 + 30?")
 WIDTH, HEIGHT, COLUMNS = 1280, 800, 88
 MAX_BYTES = 150_000
+SILENCE_S = 60.0
 #: The last answer has ended, and the line below it says what is left of the context.
 _IDLE = (
     "!document.querySelector('[aria-busy=true]')"
@@ -106,9 +109,12 @@ def _session(command: Sequence[str], lines: Sequence[str]) -> str:
 
 
 def _until_prompt(terminal: int) -> str:
-    said = ""
-    while not _CONTROLS.sub("", said).endswith("\n> ") and _CONTROLS.sub("", said) != "> ":
-        said += os.read(terminal, 4096).decode()
+    """Raises `TimeoutError` if the program is silent for too long."""
+    said, decoder = "", codecs.getincrementaldecoder("utf-8")()
+    while not f"\n{_CONTROLS.sub('', said)}".endswith("\n> "):
+        if not select.select([terminal], [], [], SILENCE_S)[0]:
+            raise TimeoutError(f"no prompt came after {said!r}")
+        said += decoder.decode(os.read(terminal, 4096))
     return said
 
 
