@@ -26,6 +26,7 @@ Answers = dict[str, tuple[int, str, str]]
 
 JSON, SSE, HTML = "application/json", "text/event-stream; charset=utf-8", "text/html"
 READY, MODELS, CHAT = "GET /ready", "GET /v1/models", "POST /v1/chat/completions"
+GIVE = ": give --api-key or STREAMWELL_API_KEY"
 NOT_FOUND = (404, HTML, "<h1>Not found</h1>")
 OURS: Answers = {READY: (200, JSON, '{"status": "ready"}')}
 COMPATIBLE: Answers = {READY: NOT_FOUND, MODELS: (200, JSON, '{"object": "list", "data": []}')}
@@ -239,7 +240,11 @@ def test_a_request_that_cannot_be_sent_is_not_waited_for() -> None:
 @pytest.mark.parametrize(
     ("answers", "error"),
     [
-        ({MODELS: (401, JSON, '{"error": {"message": "bad key"}}')}, InvalidRequest("bad key")),
+        (
+            {MODELS: (401, JSON, '{"error": {"message": "bad key"}}')},
+            InvalidRequest(f"bad key{GIVE}"),
+        ),
+        ({MODELS: (401, HTML, "<h1>No</h1>")}, InvalidRequest(f"the server wants a key{GIVE}")),
         (OURS | {CHAT: (404, JSON, '{"error": {"message": "no m"}}')}, InvalidRequest("no m")),
         (OURS | {CHAT: (400, JSON, '{"error": "not so"}')}, InvalidRequest("not so")),
         (OURS | {CHAT: (200, SSE, 'data: {"error": {"message": "x"}}\n\n')}, EngineDied("x")),

@@ -111,7 +111,10 @@ def model_names(client: httpx2.Client) -> list[str]:
 
 def refusal(response: httpx2.Response) -> Exception:
     """What an answer that has been read, and is no success, comes to."""
-    if text := message_of(parsed(response)):
+    text = message_of(parsed(response))
+    if response.status_code == 401:
+        text = f"{text or 'the server wants a key'}: give --api-key or STREAMWELL_API_KEY"
+    if text:
         return InvalidRequest(text)
     return UnfitServer(unfit(response))
 
