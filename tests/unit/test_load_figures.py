@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from streamwell.cli import chart
+from streamwell.cli.address import Address
+from streamwell.cli.bench.command import run
 from streamwell.cli.bench.figures import failures_by_kind, figures_of, percentile
 from streamwell.cli.bench.options import BenchOptions, Level
 from streamwell.cli.bench.plan import PROBE_WORDS, arrival_times_s, random_prompts, words_for
@@ -247,3 +249,19 @@ def test_png_is_drawn_by_matplotlib(tmp_path: Path) -> None:
     write_plot(tmp_path / "plot.png", results)
 
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("flag", ["json", "plot"])
+def test_what_could_not_be_written_in_the_end_is_told_at_the_beginning(
+    flag: str, tmp_path: Path
+) -> None:
+    """A folder, a file in no folder, or in what is none; nobody is asked for a token before."""
+    (folder := tmp_path / "folder.svg").mkdir()
+    (file := tmp_path / "file.svg").touch()
+    nobody = Address(url="http://127.0.0.1:1")
+    for path in (folder, tmp_path / "nowhere" / "x.svg", file / "x.svg"):
+        with pytest.raises(InvalidRequest, match=f"--{flag} cannot be written: "):
+            run(nobody, BenchOptions(**{flag: path}))
+    for path in (file, tmp_path / "new.svg"):
+        with pytest.raises(SystemExit, match="no server answers"):
+            run(nobody, BenchOptions(**{flag: path}))

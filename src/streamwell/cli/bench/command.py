@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import httpx2
 from rich.console import Console
@@ -63,10 +64,18 @@ def run(address: Address, options: BenchOptions) -> None:
 def _check_files(options: BenchOptions) -> None:
     """Raises `InvalidRequest` for files that could not be written when all is measured."""
     for flag, path in (("--json", options.json), ("--plot", options.plot)):
-        if path and not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        if path and not _is_writable(path):
             raise InvalidRequest(f"{flag} cannot be written: {path}")
     if options.plot:
         check_plot(options.plot)
+
+
+def _is_writable(path: Path) -> bool:
+    """Whether it is, or could become, a file that this process may write."""
+    if path.exists():
+        return not path.is_dir() and os.access(path, os.W_OK)
+    parent = path.absolute().parent
+    return parent.is_dir() and os.access(parent, os.W_OK)
 
 
 def _measure(
