@@ -71,7 +71,7 @@ def follow(run: str, /, *, json: AsJson = False, address: At = HERE) -> None:
 
 @app.command
 def cancel(*runs: str, address: At = HERE) -> None:
-    """End runs, for all of their readers; one that cannot be ended leaves the others to be.
+    """End runs, for all of their readers; a wrong id does not spare the others.
 
     Parameters
     ----------
