@@ -1,14 +1,15 @@
-"""`streamwell models` and `runs` in front of servers of another make, and with odd arguments."""
+"""`models`, `runs` and `run` in front of servers of another make, and with odd arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
-from test_chat import JSON, MODELS, SSE, Answers, serving
+from test_chat import CHAT, HELLO, JSON, MODELS, OURS, SSE, Answers, serving
 
 from streamwell.cli import models, runs
 from streamwell.cli.address import Address
+from streamwell.cli.run import run
 from streamwell.core.errors import InvalidRequest
 
 FITS, LOAD = f"{MODELS}?fits=true", "POST /v1/models/load"
@@ -89,4 +90,16 @@ def test_runs_after_one_that_cannot_be_cancelled_are_cancelled(
         runs.cancel("r1", "r2", address=Address(url=url))
 
     assert 2 == exit_.value.code
-    assert ("r2 cancelled\n", "streamwell: r1: no such run\n") == capsys.readouterr()
+    assert ("r2 cancelled\n", "streamwell: 'r1': no such run\n") == capsys.readouterr()
+
+
+def test_run_ends_the_line_of_an_answer_that_breaks_off(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What came is there, and why it is not more is told in a line of its own."""
+    monkeypatch.setattr("sys.stdin", None)
+    answers = OURS | {CHAT: (200, SSE, HELLO)}
+    with serving(answers) as url, pytest.raises(SystemExit, match="the answer broke off: "):
+        run(Address(url=url), "Hello!", "", {})
+
+    assert "Hel\n" == capsys.readouterr().out

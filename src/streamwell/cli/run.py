@@ -63,11 +63,13 @@ def _messages(prompt: str, system: str) -> list[dict[str, str]]:
 
 def _print(answer: ChatAnswer) -> None:
     last = "\n"
-    for text in answer:
-        print(on_stdout(text), end="", flush=True)
-        last = text[-1]
-    if last != "\n":
-        print(flush=True)
+    try:
+        for text in answer:
+            print(on_stdout(text), end="", flush=True)
+            last = text[-1]
+    finally:  # what is told next begins a line
+        if last != "\n":
+            print(flush=True)
 
 
 def _tell_end(answer: ChatAnswer) -> None:

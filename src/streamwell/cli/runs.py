@@ -88,7 +88,7 @@ def cancel(*runs: str, address: At = HERE) -> None:
             try:
                 shown = call(client, "POST", f"/v1/runs/{_id_of(client, run)}/cancel")
             except InvalidRequest as error:
-                print(harmless(f"streamwell: {run}: {error}"), file=sys.stderr)
+                print(harmless(f"streamwell: {run!r}: {error}"), file=sys.stderr)
                 is_wrong = True
             else:
                 print(on_stdout(f"{shown.get('id', '')} {shown.get('status', '')}"))
