@@ -132,7 +132,7 @@ def test_one_warning_tells_what_changes_nothing(monkeypatch: pytest.MonkeyPatch)
     logger = structlog.testing.CapturingLogger()
     # a wrapper of its own: the configured one may leave warnings out
     wrapped = structlog.wrap_logger(logger, processors=[], wrapper_class=structlog.BoundLogger)
-    monkeypatch.setattr(compat, "log", wrapped)
+    monkeypatch.setattr(structlog, "get_logger", lambda: wrapped)
     compat.warn(environ)
     compat.warn({"CACHE_TYPE": "", "PORT": "1"})
 
