@@ -93,6 +93,7 @@ def test_prompts_that_come_early_wait() -> None:
         async with connected(rig, path="/", query=THREE) as client:
             for prompt in ("one", "two", "three"):
                 client.say_text(prompt)
+            await until(lambda: rig.engine.num_open)
             await turns()
             assert 1 == rig.engine.num_open
             rig.engine.allow(9)

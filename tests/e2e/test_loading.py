@@ -24,7 +24,12 @@ def loading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]
     flags += ("--served-model-name", "a/b", "--served-model-name", "c")
     with closing(ServerProcess(folder, *flags)) as server:
         eventually(server.is_open, "the port is open", timeout_s=120)
+        eventually(lambda: _status(server) != "starting", "the application is there", timeout_s=120)
         yield server
+
+
+def _status(server: ServerProcess) -> str:
+    return str(server.client.get("/ready").json()["status"])
 
 
 @pytest.mark.parametrize("path", ["/ready", "/health"])

@@ -12,10 +12,11 @@ from streamwell.core.errors import ShuttingDown
 from streamwell.server.page import Page
 
 #: What an orchestrator asks, and what it is told before the application is there.
+_STARTING: dict[str, Any] = {"status": "starting", "stage": "application", "progress": 0.0}
 _HEALTH: dict[str, tuple[int, dict[str, Any]]] = {
     "/live": (200, {"status": "alive"}),
-    "/health": (503, {"status": "starting"}),
-    "/ready": (503, {"status": "starting"}),
+    "/health": (503, _STARTING),
+    "/ready": (503, _STARTING),
 }
 _LEAVING = {
     "message": str(ShuttingDown()),
