@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import httpx2
 import pytest
+from stand_in import Answer, answering
 
 from streamwell.cli import answer_stream
 from streamwell.cli.answer_stream import AnswerStream, ConnectionLost
 from streamwell.cli.remote import UnfitServer
 from streamwell.core.errors import EngineDied, InvalidRequest
 
-#: What one request is answered with: status, headers, body. More is announced than is sent.
-Answer = tuple[int, dict[str, str], str]
 #: What was asked: method, path, Last-Event-ID, Idempotency-Key.
 Asked = tuple[str, str, str | None, str | None]
 
@@ -38,33 +36,16 @@ def serving(*answers: Answer) -> Iterator[tuple[httpx2.Client, list[Asked]]]:
     """A server that gives one answer after the other, and a client of it."""
     waiting, asked = list(answers), list[Asked]()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.rfile.read(int(self.headers["content-length"] or 0))
-            names = ("last-event-id", "idempotency-key")
-            asked.append((self.command, self.path, *(self.headers[name] for name in names)))
-            status, headers, body = waiting.pop(0)
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body.encode())
+    def answer(request: BaseHTTPRequestHandler) -> Answer:
+        names = ("last-event-id", "idempotency-key")
+        asked.append((request.command, request.path, *(request.headers[name] for name in names)))
+        return waiting.pop(0)
 
-        do_POST = do_GET  # noqa: N815 - as the base class wants it
-
-        def log_message(self, *_arguments: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        base_url = f"http://127.0.0.1:{server.server_port}"
-        try:
-            with httpx2.Client(base_url=base_url, verify=False, timeout=10) as client:
-                yield client, asked
-        finally:
-            server.shutdown()
-            thread.join()
+    with (
+        answering(answer) as base_url,
+        httpx2.Client(base_url=base_url, verify=False, timeout=10) as client,
+    ):
+        yield client, asked
 
 
 def texts_of(stream: AnswerStream) -> list[str]:

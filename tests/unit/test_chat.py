@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO, TextIOWrapper
 
 import httpx2
 import pytest
+from stand_in import CHAT, HELLO, HTML, JSON, MODELS, NOT_FOUND, OURS, READY, SSE, Answers, serving
 
 from streamwell.cli import main
 from streamwell.cli.address import Address
@@ -21,44 +18,8 @@ from streamwell.cli.chat_input import ChatInput
 from streamwell.cli.remote import wait_until_ready
 from streamwell.core.errors import EngineDied, InvalidRequest, LoadError
 
-#: Status, content type and body, by method and path.
-Answers = dict[str, tuple[int, str, str]]
-
-JSON, SSE, HTML = "application/json", "text/event-stream; charset=utf-8", "text/html"
-READY, MODELS, CHAT = "GET /ready", "GET /v1/models", "POST /v1/chat/completions"
 GIVE = ": give --api-key or STREAMWELL_API_KEY"
-NOT_FOUND = (404, HTML, "<h1>Not found</h1>")
-OURS: Answers = {READY: (200, JSON, '{"status": "ready"}')}
 COMPATIBLE: Answers = {READY: NOT_FOUND, MODELS: (200, JSON, '{"object": "list", "data": []}')}
-HELLO = 'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n'
-
-
-@contextmanager
-def serving(answers: Answers) -> Iterator[str]:
-    """A server that says what is in the table, and 404 to all else; gives its URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.rfile.read(int(self.headers["content-length"] or 0))
-            status, kind, body = answers.get(f"{self.command} {self.path}", NOT_FOUND)
-            self.send_response(status)
-            self.send_header("content-type", kind)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        do_POST = do_GET  # noqa: N815 - as the base class wants it
-
-        def log_message(self, *_arguments: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @pytest.fixture(autouse=True)

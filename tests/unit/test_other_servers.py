@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from test_chat import CHAT, HELLO, JSON, MODELS, OURS, SSE, Answers, serving
+from stand_in import CHAT, HELLO, JSON, MODELS, OURS, SSE, Answers, serving
 
 from streamwell.cli import models, runs
 from streamwell.cli.address import Address

@@ -71,8 +71,8 @@ class _Chat:
             except _WRONG as error:
                 if not self._input.is_terminal:
                     raise
-                told = "; ".join((reason_of(error), *getattr(error, "__notes__", ())))
-                print(f"streamwell: {told}", file=sys.stderr)
+                line = "; ".join((reason_of(error), *getattr(error, "__notes__", ())))
+                print(f"streamwell: {line}", file=sys.stderr)
 
     def _turn(self, text: str) -> None:
         if text.startswith("/"):

@@ -6,6 +6,8 @@ import codecs
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+_FIELDS = (b"id", b"event", b"data")
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -49,9 +51,6 @@ class EventParser:
             return None
         texts = (fields.get(name, b"").decode("utf-8", "replace") for name in _FIELDS)
         return Frame(*texts)
-
-
-_FIELDS = (b"id", b"event", b"data")
 
 
 def frames_of(chunks: Iterable[bytes]) -> Iterator[Frame]:

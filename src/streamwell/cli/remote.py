@@ -184,8 +184,8 @@ def wait_until_ready(
             if error := status.get("error"):
                 raise LoadError(harmless(str(error)))
             if not was_told:
-                told = harmless(str(status["status"]))
-                print(f"streamwell: the server is {told}; waiting", file=sys.stderr)
+                state = harmless(str(status["status"]))
+                print(f"streamwell: the server is {state}; waiting", file=sys.stderr)
                 was_told = True
         time.sleep(0.1)
     hint = "; `streamwell serve` says why" if has_ended() else ""

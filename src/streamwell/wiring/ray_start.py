@@ -92,9 +92,10 @@ def choose_ports_of_agents() -> None:
     try:
         from ray._private.node import Node
         from ray._raylet import persist_port
-    except ImportError:
+
+        start = Node.start_ray_processes
+    except (ImportError, AttributeError):
         return
-    start = Node.start_ray_processes
 
     def start_with_ports(node: Node) -> None:
         for name, port in zip(_AGENT_PORTS, _free_ports(len(_AGENT_PORTS)), strict=True):
