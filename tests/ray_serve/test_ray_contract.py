@@ -31,8 +31,8 @@ def rig(cluster: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]
         make = _deploy("contract", folder)
         make_broken = _deploy("contract-broken", broken)
         yield Rig(runner.run, make, make_broken)
-    serve.delete("contract")
-    serve.delete("contract-broken")
+    # with its proxy, which would keep the one of a server that comes later from listening
+    serve.shutdown()
     ray.shutdown()
 
 
