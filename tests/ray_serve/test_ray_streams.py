@@ -9,12 +9,13 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import openai
 import postgres
 import pytest
 from client import Follower, PlannedCut
-from cluster import RayServer
+from cluster import UP_TIMEOUT_S, RayServer
 from harness import DEADLINE_S, HOST, ServerProcess, eventually
 from routes import TextStream
 from websockets.sync.client import connect
@@ -59,6 +60,17 @@ def test_the_openai_client_streams(server: RayServer) -> None:
     assert whole.choices[0].message.content == text
     assert len(chunks) > 5
     assert whole.usage.completion_tokens == chunks[-1].usage.completion_tokens
+
+
+def test_a_second_serve_on_the_cluster_is_refused(
+    server: RayServer, cluster: int, tmp_path: Path
+) -> None:
+    """Its address would be that of the first, which goes on."""
+    with closing(RayServer(tmp_path, cluster)) as second:
+        assert 2 == second.wait(UP_TIMEOUT_S)
+
+        assert "Serve runs on this Ray cluster already" in second.log()
+    assert server.is_ready()
 
 
 def test_many_streams_are_those_of_a_single_process(

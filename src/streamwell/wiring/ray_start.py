@@ -47,7 +47,7 @@ def cluster() -> Iterator[None]:
     """Ray until the end of the context: the cluster of `RAY_ADDRESS`, else one of our own.
 
     Raises:
-        InvalidRequest: Ray is not installed.
+        InvalidRequest: Ray is not installed, or Serve runs on that cluster already.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -59,6 +59,7 @@ def cluster() -> Iterator[None]:
         raise InvalidRequest(message, "ray") from None
     if address := os.environ.get("RAY_ADDRESS"):
         ray.init(address=address, log_to_driver=False)
+        _check_that_serve_is_ours()
     else:
         _start()
     try:
@@ -66,6 +67,18 @@ def cluster() -> Iterator[None]:
     finally:
         serve.shutdown()
         ray.shutdown()
+
+
+def _check_that_serve_is_ours() -> None:
+    """A cluster has one Serve: who came first has said its address, and who ends it ends it all."""
+    from ray import serve
+
+    if serve.status().proxies:
+        raise InvalidRequest(
+            "Serve runs on this Ray cluster already, with an address that --host and --port cannot "
+            "change: `serve deploy` adds this server to it, `serve shutdown` ends it",
+            "ray",
+        )
 
 
 def _start() -> None:
