@@ -81,7 +81,7 @@ def environment(folder: Path, hub: str = "") -> dict[str, str]:
         "STREAMWELL_DATA_DIR": str(folder / "data"),
         "HF_HOME": str(folder / "hub"),
         "HF_HUB_DISABLE_XET": "1",
-        **({"HF_ENDPOINT": hub} if hub else {"HF_HUB_OFFLINE": "1"}),
+        **({"HF_ENDPOINT": hub, "HF_HUB_OFFLINE": ""} if hub else {"HF_HUB_OFFLINE": "1"}),
     }
 
 
