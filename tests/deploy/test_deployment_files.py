@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -118,6 +120,62 @@ def test_the_deployment_is_probed_limited_and_confined() -> None:
     assert claims == {n.partition("/")[2] for n in objects if n.startswith("PersistentVolumeClaim")}
     mounted = {mount["name"] for mount in container["volumeMounts"]}
     assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+def guide(program: str) -> list[list[str]]:
+    """Words of the guide's commands that have this program in them, without comments."""
+    text = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    lines = "".join(re.findall(r"```bash\n(.*?)```", text, re.DOTALL)).replace("\\\n", " ")
+    return [
+        shlex.split(line, comments=True) for line in lines.splitlines() if f"{program} " in line
+    ]
+
+
+def values(flag: str, words: list[str]) -> list[str]:
+    return [value for name, value in itertools.pairwise(words) if flag == name]
+
+
+def test_the_guide_gives_docker_what_it_finds() -> None:
+    """Files and build arguments; ports and volumes of the image."""
+    arguments = re.findall(r"^ARG (\w+)=", DOCKERFILE.read_text("utf-8"), re.MULTILINE)
+    volumes, ports = {*json.loads(instructions("VOLUME")[0])}, {*instructions("EXPOSE")}
+    commands = guide("docker")
+
+    assert 6 == len(commands)
+    for words in commands:
+        assert all((ROOT / file).is_file() for file in values("-f", words))
+        assert {value.partition("=")[0] for value in values("--build-arg", words)} <= {*arguments}
+        assert {value.partition(":")[2] for value in values("-v", words)} <= volumes
+        assert {value.rpartition(":")[2] for value in values("-p", words)} <= ports
+
+
+def test_the_guide_gives_compose_what_it_finds() -> None:
+    """Variables that the file reads, services, and the profiles that these are in."""
+    text = COMPOSE.read_text(encoding="utf-8")
+    services = yaml.safe_load(text)["services"]
+    for words in (command for command in guide("docker") if "compose" in command):
+        variables = [word.partition("=")[0] for word in words[: words.index("docker")]]
+        named = words[words.index("--build") + 1 :]
+
+        assert all(re.search(rf"\$\{{{name}\b|^ +{name}:", text, re.M) for name in variables)
+        assert all(values("--profile", words) == services[name]["profiles"] for name in named)
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="there is no kubectl")
+def test_the_guide_makes_the_secret_that_the_deployment_asks_for() -> None:
+    """Its name and its key; what is applied after it is there."""
+    create, apply = guide("kubectl")
+    made = run(*create, "--dry-run=client", "--output=json")
+    secret = json.loads(made.stdout)
+    pod = manifests(BASE / "deployment.yaml")["Deployment/streamwell"]["spec"]["template"]["spec"]
+    (asked,) = (
+        variable["valueFrom"]["secretKeyRef"]
+        for variable in pod["containers"][0]["env"]
+        if "valueFrom" in variable
+    )
+
+    assert {"name": secret["metadata"]["name"], "key": next(iter(secret["data"]))} == asked
+    assert all((ROOT / folder / "kustomization.yaml").is_file() for folder in values("-k", apply))
 
 
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="there is no kubectl")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -14,12 +15,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from guide import Block
+from guide import ROOT, Block
 
 DEADLINE_S = 240
 _PROGRAMS = Path(sys.executable).parent
 #: Of the server that the guide talks to.
 _ADDRESS = re.compile(r"(http://)?(127\.0\.0\.1|localhost):8000")
+#: Tests listen on loopback only.
+_EVERYWHERE, _LOOPBACK = "--host 0.0.0.0", "--host 127.0.0.1"
 _RUN = {"bash": ["bash", "-euc"], "python": [sys.executable, "-c"]}
 
 
@@ -29,9 +32,9 @@ def free_port() -> int:
         return port
 
 
-def wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
+def wait_until_ready(url: str, process: subprocess.Popen[bytes], timeout_s: float) -> None:
     """Ask until the server is ready; the condition has no other sign than its answer."""
-    deadline_s = time.monotonic() + DEADLINE_S
+    deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:
         assert process.poll() is None, "the server has ended; its reason is above"
         try:
@@ -44,41 +47,85 @@ def wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def serving(command: list[str], cwd: Path, port: int, settings: Mapping[str, str]) -> Iterator[str]:
+def serving(
+    command: list[str],
+    cwd: Path,
+    port: int,
+    settings: Mapping[str, str],
+    timeout_s: float = DEADLINE_S,
+    last_signal: signal.Signals = signal.SIGTERM,
+) -> Iterator[str]:
     """Run a server's command until the address that this gives is left."""
     with subprocess.Popen(
         command, cwd=cwd, env=os.environ | settings, start_new_session=True
     ) as process:
         try:
             address = f"http://127.0.0.1:{port}"
-            wait_until_ready(address, process)
+            wait_until_ready(address, process, timeout_s)
             yield address
         finally:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGTERM)
+                os.killpg(process.pid, last_signal)
 
 
-def run_page(blocks: list[Block], folder: Path, shared: str) -> list[str]:
+def environment(folder: Path, hub: str = "") -> dict[str, str]:
+    """Settings of what is typed in this folder: `streamwell` of this interpreter, and the hub."""
+    if not (_PROGRAMS / "streamwell").exists():
+        # an environment on top of another one has no programs of that one
+        script = folder / "bin" / "streamwell"
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(f'#!/bin/sh\nexec {sys.executable} -m streamwell "$@"\n')
+        script.chmod(0o755)
+    return {
+        "PATH": f"{_PROGRAMS}:{folder / 'bin'}:{os.environ['PATH']}",
+        "STREAMWELL_DATA_DIR": str(folder / "data"),
+        "HF_HOME": str(folder / "hub"),
+        "HF_HUB_DISABLE_XET": "1",
+        **({"HF_ENDPOINT": hub, "HF_HUB_OFFLINE": ""} if hub else {"HF_HUB_OFFLINE": "1"}),
+    }
+
+
+@contextmanager
+def served(
+    block: Block, folder: Path, settings: Mapping[str, str], timeout_s: float = DEADLINE_S
+) -> Iterator[str]:
+    """Run a block that starts a server, until the address that this gives is left."""
+    port = free_port()
+    command = ["bash", "-euc", block.code.replace(_EVERYWHERE, _LOOPBACK)]
+    place = {**settings, "STREAMWELL_PORT": str(port)}
+    with serving(command, folder, port, place, timeout_s) as address:
+        yield address
+
+
+def answer_of(address: str) -> str:
+    """What the first model of a server says."""
+    body = json.dumps({"prompt": "Who are you?", "max_tokens": 8, "ignore_eos": True}).encode()
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(f"{address}/generate", body, headers)
+    with urllib.request.urlopen(request) as response:
+        text: str = response.read().decode()
+        return text
+
+
+def run_page(blocks: list[Block], folder: Path, shared: str, hub: str) -> list[str]:
     """Run a page from its beginning to its end; returns what each block printed.
 
     A block that is `streamwell serve` and no more starts a server that the blocks after it talk
-    to; without flags it is the shared one. Blocks with a reason not to are left out.
+    to; without flags it is the shared one. Blocks that are not of the page are left out.
     """
-    port, other_port = free_port(), free_port()
-    path = f"{_PROGRAMS}:{os.environ['PATH']}"
-    settings = {"PATH": path, "STREAMWELL_DATA_DIR": str(folder / "data"), "HF_HUB_OFFLINE": "1"}
+    other_port, settings = free_port(), environment(folder, hub)
     address, printed = shared, []
     with ExitStack() as server:
         for block in blocks:
-            if block.not_run or block.language not in _RUN:
+            if not block.is_of_its_page or block.language not in _RUN:
                 continue
-            if block.serves and block.code.strip() == "streamwell serve":
+            if block.saved_as:
+                (folder / block.saved_as).write_text(block.code, encoding="utf-8")
+            elif block.serves and block.code.strip() == "streamwell serve":
                 address = shared
             elif block.serves:
                 server.close()
-                command = ["bash", "-euc", block.code]
-                place = settings | {"STREAMWELL_PORT": str(port)}
-                address = server.enter_context(serving(command, folder, port, place))
+                address = server.enter_context(served(block, folder, settings))
             else:
                 code = _ADDRESS.sub(address, block.code)
                 code = code.replace("8001", str(other_port))
@@ -90,7 +137,7 @@ def run_page(blocks: list[Block], folder: Path, shared: str) -> list[str]:
 def _run(block: Block, code: str, folder: Path, settings: Mapping[str, str]) -> str:
     with subprocess.Popen(
         [*_RUN[block.language], code],
-        cwd=folder,
+        cwd=ROOT if block.is_in_checkout else folder,
         env=os.environ | settings,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -10,25 +10,40 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r"```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\n$")
+_MARK = re.compile(r"<!-- (not run|run by|stands in|saved as): (.+?) -->\n+$")
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code; `not_run` is the reason that stands before one that tests cannot run."""
+    """A block of code, and what the comment before it says, if there is one.
+
+    Attributes:
+        not_run: Why tests cannot run it.
+        run_by: The test that takes it from the page and runs it, where a page cannot be run.
+        stands_in: The source that it is a part of; a test compares them.
+        saved_as: The file that the blocks after it find it in.
+    """
 
     path: Path
     line: int
     language: str
     code: str
-    not_run: str
+    not_run: str = ""
+    run_by: str = ""
+    stands_in: str = ""
+    saved_as: str = ""
 
     @property
-    def is_fragment(self) -> bool:
-        """It is a part of a program that stands elsewhere."""
-        return self.not_run.startswith("a fragment")
+    def is_of_its_page(self) -> bool:
+        """It is run, or saved, with all others of the page."""
+        return not (self.not_run or self.run_by or self.stands_in)
+
+    @property
+    def is_in_checkout(self) -> bool:
+        """It is typed in the folder of the project."""
+        return re.search(r"^(make |\.venv/bin/)", self.code, re.MULTILINE) is not None
 
     @property
     def serves(self) -> bool:
@@ -52,9 +67,15 @@ def blocks(path: Path) -> Iterator[Block]:
     text = path.read_text(encoding="utf-8")
     for match in _FENCE.finditer(text):
         before = text[: match.start()]
-        reason = _NOT_RUN.search(before)
-        line = before.count("\n") + 1
-        yield Block(path, line, match[1], match[2], reason[1] if reason else "")
+        mark = _MARK.search(before)
+        told = {mark[1].replace(" ", "_"): mark[2]} if mark else {}
+        yield Block(path, before.count("\n") + 1, match[1], match[2], **told)
+
+
+def blocks_run_by(test: str) -> list[Block]:
+    """The blocks of the guide that this test is to run, by its own file's name."""
+    name = str(Path(test).relative_to(ROOT))
+    return [block for path in guide() for block in blocks(path) if block.run_by == name]
 
 
 def links(text: str) -> list[str]:

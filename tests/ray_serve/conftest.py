@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("e2e", "contract", "chaos")]
+_FOLDERS = ("e2e", "contract", "chaos", "docs")
+sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in _FOLDERS]
 
 if importlib.util.find_spec("ray") is None:
     collect_ignore_glob = ["test_*.py"]
