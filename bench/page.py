@@ -8,9 +8,9 @@ besides makes a task longer by the clock, but not by the time on a processor, so
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).parents[1]
 LONG_MS = 50
+POLL_MS, TIMEOUT_MS = 200, 600_000
 MB = 1_000_000
 #: Tasks of the main thread, and the kinds of work in them.
 TASK, WORK = "RunTask", ("FireAnimationFrame", "Layout", "UpdateLayoutTree", "PrePaint", "Paint")
@@ -45,53 +46,48 @@ if TYPE_CHECKING:
 def measure(num_sections: int, tokens_per_s: float) -> None:
     """Show an answer, and print what that took."""
     sys.path[:0] = [str(ROOT / "tests" / name) for name in ("web", "e2e", "api")]
-    from browser import opened_browser
+    from browser import Page, opened_browser
     from long_answer import long_answer
     from speaker import speaking_server
 
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        speaking_server() as server,
-        opened_browser(Path(folder)) as browser,
-        browser.profile() as profile,
-        browser.page(profile) as page,
-    ):
-        page.call("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
+    with speaking_server() as server, opened_browser() as browser:
+        page = Page(browser.new_page())
+        page.tab.add_init_script(WATCH)
         page.open(server.url + "/")
         page.sees(IS_READY)
         server.says(long_answer(num_sections), 1 / tokens_per_s)
         heap_before, load_before = _heap_bytes(page), os.getloadavg()[0]
-        page.call("Tracing.start", traceConfig={"includedCategories": TRACED})
+        browser.start_tracing(page=page.tab, categories=TRACED)
         page.evaluate("longTasks.length = gapMs = 0")
         begin_s = time.monotonic()
         page.ask("Write!")
-        page.sees(IS_DONE, timeout_s=600)
+        # by a timer: what is measured is the work in frames
+        page.tab.wait_for_function(f"() => {IS_DONE}", polling=POLL_MS, timeout=TIMEOUT_MS)
         wall_s = time.monotonic() - begin_s
         long_tasks, gap_ms = page.evaluate("[longTasks, gapMs]")
-        page.call("Tracing.end")
+        trace = browser.stop_tracing()
         speed = page.evaluate("document.querySelector('.speed').textContent")
         print(f"{speed}; {wall_s:.0f} s")
         print(f"load average {load_before:.1f} before, {os.getloadavg()[0]:.1f} after")
         print(f"tasks of over {LONG_MS} ms: {len(long_tasks)}, {max(long_tasks, default=0)} ms")
         print(f"longest time without a turn for a timer: {gap_ms:.0f} ms")
-        _print_trace(_events(page))
+        _print_trace(_events(trace))
         print(f"heap: {heap_before / MB:.1f} MB before, {_heap_bytes(page) / MB:.1f} MB after")
         num_elements = page.evaluate("document.querySelectorAll('*').length")
         print(f"elements: {num_elements}")
 
 
 def _heap_bytes(page: Page) -> int:
-    page.call("HeapProfiler.collectGarbage")
-    used: int = page.call("Runtime.getHeapUsage")["usedSize"]
+    page.tab.request_gc()
+    # Playwright itself has no word for it
+    devtools = page.tab.context.new_cdp_session(page.tab)
+    used: int = devtools.send("Runtime.getHeapUsage")["usedSize"]
     return used
 
 
-def _events(page: Page) -> list[dict[str, Any]]:
+def _events(trace: bytes) -> list[dict[str, Any]]:
     """What the busiest main thread did: that of the page; browsers have others in reserve."""
-    while not page.events("Tracing.tracingComplete"):
-        time.sleep(0.1)
-    parts = [part["value"] for part in page.events("Tracing.dataCollected")]
-    events = [event for part in parts for event in part if event.get("ph") == "X"]
+    events = [event for event in json.loads(trace)["traceEvents"] if event.get("ph") == "X"]
     busy: Counter[tuple[int, int]] = Counter()
     for event in events:
         if event["name"] == TASK:

@@ -8,7 +8,6 @@ are the model's own, so another brooklet makes other pictures.
 
 from __future__ import annotations
 
-import base64
 import codecs
 import os
 import pty
@@ -30,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 sys.path[:0] = [str(ROOT / "tests" / name) for name in ("web", "e2e")]
 
-from browser import Browser, opened_browser  # noqa: E402 - lies among the tests
+from browser import Page, opened_browser  # noqa: E402 - lies among the tests
 from harness import ServerProcess  # noqa: E402
 
 ON_THE_PAGE = ("What is 27 + 15?", "Tell me a story.")
@@ -53,23 +52,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place, closing(ServerProcess(Path(place))) as server:
         server.wait_until_ready()
         (IMAGES / "terminal.svg").write_text(_terminal(server.url), encoding="utf-8")
-        with opened_browser(Path(place) / "profile") as browser:
-            _take_page(browser, server.url)
+        with opened_browser() as browser:
+            _take_page(Page(browser.new_page()), server.url)
 
 
-def _take_page(browser: Browser, url: str) -> None:
+def _take_page(page: Page, url: str) -> None:
     """The chat page after a conversation, in both colours."""
-    with browser.profile() as profile, browser.page(profile) as page:
-        page.resize(WIDTH, HEIGHT)
-        page.open(f"{url}/")
-        for number, question in enumerate(ON_THE_PAGE, 1):
-            page.ask(question)
-            page.sees(f"document.querySelectorAll('.answer').length == {number} && {_IDLE}")
-        for theme in ("light", "dark"):
-            media = [{"name": "prefers-color-scheme", "value": theme}]
-            page.call("Emulation.setEmulatedMedia", features=media)
-            picture = page.call("Page.captureScreenshot", format="png")["data"]
-            _save(IMAGES / f"page-{theme}.png", base64.b64decode(picture))
+    page.resize(WIDTH, HEIGHT)
+    page.open(f"{url}/")
+    for number, question in enumerate(ON_THE_PAGE, 1):
+        page.ask(question)
+        page.sees(f"document.querySelectorAll('.answer').length == {number} && {_IDLE}")
+    for theme in ("light", "dark"):
+        page.tab.emulate_media(color_scheme=theme)
+        _save(IMAGES / f"page-{theme}.png", page.tab.screenshot())
 
 
 def _save(path: Path, picture: bytes) -> None:

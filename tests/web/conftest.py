@@ -10,25 +10,26 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
+sys.path.insert(0, str(Path(__file__).parent))
 
-from browser import Browser, Page, opened_browser
+from browser import Page, opened_browser
 from harness import ServerProcess, StartServer
+from playwright.sync_api import Browser
 from speaker import SpeakingServer, speaking_server
 
 
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One browser for all tests; each of them has a profile of its own."""
-    with opened_browser(tmp_path_factory.mktemp("profile")) as browser:
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests here, which ends with them: others run asyncio in this thread."""
+    with opened_browser() as browser:
         yield browser
 
 
 @pytest.fixture
 def open_tab(browser: Browser) -> Iterator[Callable[[], Page]]:
     """More tabs of one profile."""
-    with ExitStack() as opened:
-        profile = opened.enter_context(browser.profile())
-        yield lambda: opened.enter_context(browser.page(profile))
+    with browser.new_context() as profile:
+        yield lambda: Page(profile.new_page())
 
 
 @pytest.fixture
@@ -40,8 +41,8 @@ def page(open_tab: Callable[[], Page]) -> Page:
 @pytest.fixture
 def other_device(browser: Browser) -> Iterator[Page]:
     """An empty page that shares nothing with `page`."""
-    with browser.profile() as profile, browser.page(profile) as page:
-        yield page
+    with browser.new_context() as profile:
+        yield Page(profile.new_page())
 
 
 @pytest.fixture(scope="session")

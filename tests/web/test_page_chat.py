@@ -80,8 +80,8 @@ def test_enter_sends_and_shift_enter_does_not(page: Page, server: SpeakingServer
     page.type(" ")
     page.press("Enter")
     page.type("one")
-    page.press("Enter", shift=True)
-    page.call("Input.insertText", text="two")
+    page.press("Shift+Enter")
+    page.tab.keyboard.insert_text("two")
     page.press("Enter")
 
     page.sees(IDLE)
@@ -112,7 +112,7 @@ def test_a_reload_in_mid_answer_goes_on(page: Page, server: SpeakingServer) -> N
     page.open(server.url + "/")
     page.ask("Count!")
     page.sees("document.querySelector('.markdown')?.innerText.includes('20')")
-    page.call("Page.reload")
+    page.tab.reload()
 
     page.sees("document.querySelector('.markdown')?.innerText.includes('399')")
     page.sees(IDLE)
@@ -201,7 +201,7 @@ def test_branches(page: Page, server: SpeakingServer) -> None:
     page.sees("document.querySelector('.question .branches')?.innerText.includes('2/2')")
     page.sees(IDLE)
     assert ["second"] == _questions(page)
-    page.call("Page.reload")
+    page.tab.reload()
     page.sees("document.querySelector('.question .branches')?.innerText.includes('2/2')")
     page.click("Version before", within=".question")
 
@@ -219,9 +219,9 @@ def test_chats_are_kept_on_the_server(
     _ask(page, "Do you know the zebra?")
     chat = _chat_id(page)
     run_id = server.items(chat)[1]["run_id"]
-    page.press("k", control=True)
+    page.press("Control+k")
     page.sees("document.activeElement.id == 'search'")
-    page.call("Input.insertText", text="ZEBRA")
+    page.tab.keyboard.insert_text("ZEBRA")
     page.sees("document.querySelectorAll('.chats li').length == 1")
     page.click("Rename Do you know the zebra?")
     page.type("Animals", into="[aria-label=Title]")
@@ -314,7 +314,7 @@ def test_thoughts_are_folded_and_calls_are_shown(page: Page, server: SpeakingSer
     assert [False, "look", '{"at":"sky"}'] == page.evaluate("""[
       document.querySelector('.reasoning').open, document.querySelector('.call p code').textContent,
       JSON.stringify(JSON.parse(document.querySelector('.call pre').textContent))]""")
-    page.click("Thoughts")
+    page.tab.locator("summary", has_text="Thoughts").click()
     assert "Hm." == page.evaluate("document.querySelector('.thoughts').innerText")
     page.type("blue", into=".call input")
     page.press("Enter")
@@ -340,7 +340,7 @@ def test_settings_are_the_chats_own(page: Page, server: SpeakingServer) -> None:
     page.type("0.5", into="[name=temperature]")
     page.click("Save")
     _ask(page, "Hello!")
-    page.call("Page.reload")
+    page.tab.reload()
     page.has("fine", ".answer")
     _ask(page, "And?")
 
@@ -376,11 +376,11 @@ def test_keys(page: Page, server: SpeakingServer) -> None:
     server.says("fine")
     page.open(server.url + "/")
     _ask(page, "Hello!")
-    page.press("b", control=True)
+    page.press("Control+b")
     page.sees("!document.querySelector('.sidebar').checkVisibility()")
-    page.press("b", control=True)
+    page.press("Control+b")
     page.sees("document.querySelector('.sidebar').checkVisibility()")
-    page.press("o", control=True, shift=True)
+    page.press("Control+Shift+o")
 
     page.sees("location.hash == '#/' && !document.querySelector('.message')")
 
@@ -424,7 +424,7 @@ def test_the_chosen_model_answers(page: Page, start_server: StartServer) -> None
       picker.dispatchEvent(new Event('change', { bubbles: true }));
     })(document.querySelector('.models'))""")
     _ask(page, "Write 42 in words")
-    page.call("Page.reload")
+    page.tab.reload()
     page.sees("document.querySelectorAll('.answer').length == 2")
 
     first, second = _answers(page)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from browser import Page
+from harness import eventually
 from payloads import PAYLOADS
 from speaker import SpeakingServer
 
@@ -34,7 +35,7 @@ def test_nothing_that_a_model_writes_runs(page: Page, server: SpeakingServer) ->
     assert len(PAYLOADS) >= 50
     text = "\n\n".join(PAYLOADS)
     server.says(f"<think>{text}</think>{text}\n\nThe end.")
-    page.call("Page.addScriptToEvaluateOnNewDocument", source=COUNT)
+    page.tab.add_init_script(COUNT)
     page.open(server.url + "/")
     page.ask(text)
     page.has("The end.")
@@ -44,7 +45,7 @@ def test_nothing_that_a_model_writes_runs(page: Page, server: SpeakingServer) ->
     page.evaluate(PRESS)
     assert (0, []) == (page.evaluate("hits"), page.evaluate(FOREIGN))
     assert page.has("<script>hit()</script>", ".markdown")
-    page.call("Page.reload")
+    page.tab.reload()
     page.has("The end.")
     assert 0 == page.evaluate("hits")
     assert {server.url} == {"/".join(url.split("/")[:3]) for url in page.requested()}
@@ -55,10 +56,22 @@ def test_nothing_that_a_model_writes_runs(page: Page, server: SpeakingServer) ->
 def test_nor_in_a_stream_of_its_own(page: Page, server: SpeakingServer, at: int) -> None:
     """What is cut into small pieces is as harmless, in every state in between."""
     server.says(PAYLOADS[at], 0.01)
-    page.call("Page.addScriptToEvaluateOnNewDocument", source=COUNT)
+    page.tab.add_init_script(COUNT)
     page.open(server.url + "/")
     page.ask("Go!")
     page.sees(IDLE)
 
     assert (0, []) == (page.evaluate("hits"), page.evaluate(FOREIGN))
     assert {server.url} == {"/".join(url.split("/")[:3]) for url in page.requested()}
+
+
+def test_what_a_policy_refuses_is_heard(page: Page, server: SpeakingServer) -> None:
+    """These tests would know: of an image of another host, and of an error that nobody catches."""
+    page.open(server.url + "/")
+    page.evaluate("document.body.append(Object.assign(new Image(), { src: 'https://a.test/' }))")
+    page.evaluate("setTimeout(() => { throw new Error('uncaught'); })")
+    page.evaluate("fetch('/no-such-thing').then(() => 0)")
+
+    eventually(lambda: len(page.complaints()) >= 2, "both are heard")
+    refused, thrown = sorted(page.complaints(), key=lambda complaint: "uncaught" in complaint)
+    assert ("img-src" in refused, thrown) == (True, "uncaught")

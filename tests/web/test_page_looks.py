@@ -43,11 +43,10 @@ def test_every_view_is_accessible(
     """axe finds nothing to complain about: empty, with an answer, with dialogs."""
     server.says(ANSWER)
     page.resize(width, 700)
-    media = [{"name": "prefers-color-scheme", "value": theme}]
-    page.call("Emulation.setEmulatedMedia", features=media)
+    page.tab.emulate_media(color_scheme=theme)
     page.open(server.url + "/")
     page.sees("document.querySelector('[aria-label=Model]')")
-    page.call("Runtime.evaluate", expression=AXE)
+    page.evaluate(f"{AXE}; 0")
     assert [] == _violations(page)
     page.ask("Hello!")
     page.has("The end.")
@@ -129,13 +128,13 @@ def test_a_long_answer_leaves_the_page_free(page: Page, server: SpeakingServer) 
     """
     sections = [SECTION.format(number) for number in range(60)]
     server.says("".join(sections) + "The end.", 0.0)
-    page.call("Page.addScriptToEvaluateOnNewDocument", source=LONG_TASKS)
+    page.tab.add_init_script(LONG_TASKS)
     page.open(server.url + "/")
     page.ask("All of it!")
     page.has("The end.")
     page.sees(f"{IDLE} && document.querySelectorAll('.katex').length == 120")
     streamed = page.evaluate("tasks")
-    page.call("Page.reload")
+    page.tab.reload()
     page.has("The end.")
 
     assert max([*streamed, *page.evaluate("tasks")], default=0) < 2000

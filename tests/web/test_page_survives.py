@@ -81,7 +81,7 @@ def test_the_key_is_asked_for_once(page: Page, open_tab: Callable[[], Page]) -> 
         page.sees("!document.querySelector('dialog')")
         page.ask("Hi!")
         page.has("hello", ".answer")
-        page.call("Page.reload")
+        page.tab.reload()
         page.has("hello", ".answer")
         other = open_tab()
         other.open(page.evaluate("location.href"))
@@ -99,7 +99,7 @@ def test_the_network_is_cut(page: Page, start_server: StartServer) -> None:
         page.open(f"http://{HOST}:{proxy.port}/")
         page.ask("Go on!")
         page.sees(f"{LENGTH} > 20")
-        page.call("Page.reload")
+        page.tab.reload()
         page.sees(DONE)
         assert 3 == proxy.num_cut
         chat = page.evaluate("location.hash.slice(7)")

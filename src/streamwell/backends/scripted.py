@@ -109,17 +109,20 @@ class ScriptedEngine:
         self._check_prompt(request.prompt_ids)
         adapter = self._adapter_of(request)
         self._num_waiting += 1
-        came_s = asyncio.get_running_loop().time()
+        clock = asyncio.get_running_loop().time
+        came_s = clock()
         try:
             await self._slots.acquire()
         finally:
             self._num_waiting -= 1
-        queue_s = asyncio.get_running_loop().time() - came_s
+        due_s = clock()
+        queue_s = due_s - came_s
         self._num_running += 1
         life = self._life
         try:
             for index in range(len(request.completion_ids), request.sampling.max_tokens):
-                await asyncio.sleep(self._step_s)
+                due_s += self._step_s  # of a schedule: a late token does not delay the next
+                await asyncio.sleep(due_s - clock())
                 self._num_steps += 1
                 self._check(index, life)
                 self._check_adapter(request, adapter)

@@ -1,0 +1,1 @@
+"""A package, unlike other folders of tests: so pytest ends the browser with the last of them."""
