@@ -16,6 +16,8 @@ from harness import HOST
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
+#: Other tests want a Serve of their own; `serve shutdown` would ask the dashboard, which is off.
+END_SERVE = "import ray; from ray import serve; ray.init(); serve.shutdown()"
 ON_ITS_OWN, IN_A_CLUSTER = blocks_run_by(__file__)
 
 
@@ -34,5 +36,8 @@ def test_serve_run_finds_the_application(tmp_path: Path) -> None:
     program = str(Path(sys.executable).with_name("serve"))
     subprocess.run([program, "start", *place], env=os.environ | settings, check=True)
     command = ["bash", "-euc", IN_A_CLUSTER.code]
-    with serving(command, tmp_path, port, settings, UP_TIMEOUT_S, signal.SIGINT) as address:
-        assert answer_of(address).strip()
+    try:
+        with serving(command, tmp_path, port, settings, UP_TIMEOUT_S, signal.SIGINT) as address:
+            assert answer_of(address).strip()
+    finally:
+        subprocess.run([sys.executable, "-c", END_SERVE], check=True)
