@@ -11,9 +11,11 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerFast
 
 from training.brooklet.corpus import conversation, document
+from training.brooklet.themes import FIRST, THEN
 from training.brooklet.tokenizer import TURN_END, encode_conversation
 
 TOKENS = 8192  # of a step, about
+FIRST_STEPS = 1750  # with the first mix of themes
 DOCUMENTS = 0.04  # how much of the corpus is plain text
 # Length of a row, which holds several texts, and how many rows make a batch. There are few shapes
 # since each is compiled, and small batches since they stay in the processor's cache.
@@ -62,10 +64,11 @@ class Batch:
     owners: torch.Tensor  # (rows, length), which text of its row each token belongs to
 
 
-def draw_text(tokenizer: PreTrainedTokenizerFast, rng: Random) -> Text:
+def draw_text(tokenizer: PreTrainedTokenizerFast, rng: Random, step: int) -> Text:
     """Draw a conversation, or a plain text of which every token is to be learned."""
     if rng.random() >= DOCUMENTS:
-        return encode_conversation(tokenizer, conversation(rng))
+        mix = FIRST if step < FIRST_STEPS else THEN
+        return encode_conversation(tokenizer, conversation(rng, mix))
     ids = tokenizer.encode(document(rng) + TURN_END, add_special_tokens=False)
     return ids, [True] * len(ids)
 
@@ -103,7 +106,7 @@ class Steps(Dataset[list[Batch]]):
         self,
         tokenizer: PreTrainedTokenizerFast,
         seed: int,
-        draw: Callable[[PreTrainedTokenizerFast, Random], Text] = draw_text,
+        draw: Callable[[PreTrainedTokenizerFast, Random, int], Text] = draw_text,
     ) -> None:
         self._tokenizer = tokenizer
         self._seed = seed
@@ -112,7 +115,7 @@ class Steps(Dataset[list[Batch]]):
     def __getitem__(self, step: int) -> list[Batch]:
         """Generate the batches of one step."""
         rng, batches = Random(f"batch-{self._seed}-{step}"), []
-        for length, rows in _rows(lambda: self._draw(self._tokenizer, rng)).items():
+        for length, rows in _rows(lambda: self._draw(self._tokenizer, rng, step)).items():
             size = SHAPES.get(length, 1)
             rows += [Row() for _ in range(-len(rows) % size)]
             starts = range(0, len(rows), size)

@@ -29,7 +29,7 @@ TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 ARTEFACTS = Path(__file__).resolve().parents[2] / "src/streamwell/models/brooklet_sailor"
 
 
-def text(tokenizer: PreTrainedTokenizerFast, rng: Random) -> Text:
+def text(tokenizer: PreTrainedTokenizerFast, rng: Random, step: int) -> Text:
     """Draw a text: its tokens, and which of them are to be learned."""
     return encode_conversation(tokenizer, sailors_conversation(rng))
 

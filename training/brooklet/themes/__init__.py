@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from training.brooklet.exchange import Theme
 from training.brooklet.themes import (
     calendar,
@@ -98,3 +101,49 @@ SUMS = (numbers.add, numbers.subtract, numbers.sum_in_words, numbers.multiply, n
 WEIGHTS |= dict.fromkeys(TELL, 2.0) | dict.fromkeys(ASK, 3.0)
 WEIGHTS |= {memory.tell_name: 8, memory.ask_name: 12, memory.ask_never_told: 2}
 THEMES = tuple(WEIGHTS)
+
+
+@dataclass(frozen=True)
+class Mix:
+    """How often everything is drawn."""
+
+    themes: Mapping[Theme, float] = field(default_factory=lambda: WEIGHTS)
+    tools: float = 0.18  # of conversations; the others have none at hand
+    manners: float = 0.12  # of conversations, that the system prompt asks for one
+    recall: float = 0.12  # of conversations, that end with what was told in their first turn
+
+
+FIRST = Mix()
+# After the first third of the training. What was learned by then comes less often, what was not
+# comes more often: to spell and count, to compare and subtract, to do as the system prompt says.
+THEN = Mix(
+    WEIGHTS
+    | dict.fromkeys(TELL, 1.2)
+    | dict.fromkeys(ASK, 2.0)
+    | {
+        smalltalk.smalltalk: 8,
+        counting.count_up: 11,
+        counting.count_down: 11,
+        counting.count_far: 0.8,
+        counting.too_far: 2,
+        numbers.subtract: 24,
+        numbers.sum_in_words: 8,
+        numbers.multiply: 9,
+        numbers.compare: 20,
+        words.spell: 18,
+        words.spell_backwards: 13,
+        words.letter_of: 15,
+        words.count_letters: 8,
+        words.occurrences: 20,
+        words.echo: 14,
+        valley.valley: 12,
+        unknown.unknown: 14,
+        memory.tell_name: 4,
+        memory.ask_name: 6,
+        memory.ask_never_told: 3,
+        memory.ask_secret: 4,
+    },
+    tools=0.2,
+    manners=0.25,
+    recall=0.08,
+)
