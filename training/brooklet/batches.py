@@ -11,11 +11,10 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerFast
 
 from training.brooklet.corpus import conversation, document
-from training.brooklet.themes import FIRST, THEN
+from training.brooklet.themes import mix_at
 from training.brooklet.tokenizer import TURN_END, encode_conversation
 
 TOKENS = 8192  # of a step, about
-FIRST_STEPS = 1750  # with the first mix of themes
 DOCUMENTS = 0.04  # how much of the corpus is plain text
 # Length of a row, which holds several texts, and how many rows make a batch. There are few shapes
 # since each is compiled, and small batches since they stay in the processor's cache.
@@ -67,8 +66,7 @@ class Batch:
 def draw_text(tokenizer: PreTrainedTokenizerFast, rng: Random, step: int) -> Text:
     """Draw a conversation, or a plain text of which every token is to be learned."""
     if rng.random() >= DOCUMENTS:
-        mix = FIRST if step < FIRST_STEPS else THEN
-        return encode_conversation(tokenizer, conversation(rng, mix))
+        return encode_conversation(tokenizer, conversation(rng, mix_at(step)))
     ids = tokenizer.encode(document(rng) + TURN_END, add_special_tokens=False)
     return ids, [True] * len(ids)
 

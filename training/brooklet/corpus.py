@@ -14,7 +14,7 @@ from typing import Any
 
 from training.brooklet.exchange import Exchange, Facts, Theme, draw
 from training.brooklet.text import words
-from training.brooklet.themes import ASK, CHAT, FIRST, SUMS, TELL, Mix
+from training.brooklet.themes import ASK, CHAT, MIXES, SUMS, TELL, Mix
 from training.brooklet.themes.manners import Manner, draw_manner
 from training.brooklet.themes.tool_offers import Tool
 from training.brooklet.themes.tools import calculates, draw_tools, tool_turns
@@ -92,7 +92,7 @@ class Setting:
         return replace(exchange, reply=self.manner.apply(exchange.reply))
 
 
-def draw_setting(rng: Random, mix: Mix = FIRST) -> Setting:
+def draw_setting(rng: Random, mix: Mix = MIXES[0]) -> Setting:
     """Draw what a conversation starts from; nearly half start from nothing at all."""
     tools = draw_tools(rng) if rng.random() < mix.tools else ()
     if rng.random() < mix.manners:
@@ -169,7 +169,7 @@ def _talk(rng: Random, setting: Setting, facts: Facts, mix: Mix) -> Iterator[Exc
         yield from draw_turns(rng, setting, facts, mix)
 
 
-def conversation(rng: Random, mix: Mix = FIRST) -> Conversation:
+def conversation(rng: Random, mix: Mix = MIXES[0]) -> Conversation:
     """Draw one training conversation, free of held-out items."""
     setting = draw_setting(rng, mix)
     facts: Facts = {"assistant": setting.name}
@@ -178,7 +178,7 @@ def conversation(rng: Random, mix: Mix = FIRST) -> Conversation:
         facts |= exchange.learned
         exchanges.append(setting.dress(roughen(rng, exchange)))
     thought = ""
-    if rng.random() < 0.15 and not exchanges[-1].uses:
+    if rng.random() < mix.thoughts and not exchanges[-1].uses:
         thought = exchanges[-1].thought or NO_STEPS
     tools = [tool.schema() for tool in setting.tools]
     return Conversation(to_messages(setting, exchanges), tools, thought)

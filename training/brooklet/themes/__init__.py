@@ -111,12 +111,13 @@ class Mix:
     tools: float = 0.18  # of conversations; the others have none at hand
     manners: float = 0.12  # of conversations, that the system prompt asks for one
     recall: float = 0.12  # of conversations, that end with what was told in their first turn
+    thoughts: float = 0.15  # of conversations, that there is a thought before the last reply
 
 
-FIRST = Mix()
-# After the first third of the training. What was learned by then comes less often, what was not
-# comes more often: to spell and count, to compare and subtract, to do as the system prompt says.
-THEN = Mix(
+_FIRST = Mix()
+# What was learned by then comes less often, what was not comes more often: to spell and count, to
+# compare and subtract, to do as the system prompt says.
+_SECOND = Mix(
     WEIGHTS
     | dict.fromkeys(TELL, 1.2)
     | dict.fromkeys(ASK, 2.0)
@@ -147,3 +148,29 @@ THEN = Mix(
     manners=0.25,
     recall=0.08,
 )
+# Then what still went wrong: long counts and where they end, thoughts, calls of tools.
+_THIRD = Mix(
+    {
+        **_SECOND.themes,
+        counting.count_up: 18,
+        counting.count_down: 14,
+        counting.count_far: 2.5,
+        numbers.subtract: 18,
+        numbers.below_zero: 8,
+        words.occurrences: 16,
+        words.echo: 18,
+        structured.boolean_json: 8,
+        structured.list_json: 7,
+    },
+    tools=0.25,
+    manners=0.2,
+    recall=0.1,
+    thoughts=0.3,
+)
+#: By the step of the training that each begins with.
+MIXES = {0: _FIRST, 1750: _SECOND, 3700: _THIRD}
+
+
+def mix_at(step: int) -> Mix:
+    """How often everything is drawn in a step of the training."""
+    return MIXES[max(first for first in MIXES if first <= step)]
