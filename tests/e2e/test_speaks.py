@@ -38,6 +38,7 @@ def answer(server: ServerProcess, body: dict[str, Any]) -> dict[str, Any]:
     choice = server.post(PATH, body).json()["choices"][0]
     assert "length" != choice["finish_reason"]
     message: dict[str, Any] = choice["message"]
+    assert message.pop("refusal") is None  # of answers that come whole alone
     return message
 
 

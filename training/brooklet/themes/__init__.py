@@ -167,8 +167,30 @@ _THIRD = Mix(
     recall=0.1,
     thoughts=0.3,
 )
+# And at last more of the longest counts, whose end stands over a thousand tokens back.
+_FOURTH = Mix(
+    {
+        **_THIRD.themes,
+        counting.count_up: 24,
+        counting.count_down: 20,
+        counting.count_far: 12,
+        counting.count_by: 14,
+        words.letter_of: 24,
+        words.occurrences: 22,
+        words.echo: 22,
+        structured.boolean_json: 14,
+        structured.list_json: 12,
+        memory.tell_name: 8,
+        memory.ask_name: 12,
+        unknown.unknown: 20,
+    },
+    tools=0.25,
+    manners=0.25,
+    recall=0.12,
+    thoughts=0.35,
+)
 #: By the step of the training that each begins with.
-MIXES = {0: _FIRST, 1750: _SECOND, 3700: _THIRD}
+MIXES = {0: _FIRST, 1750: _SECOND, 3700: _THIRD, 4700: _FOURTH}
 
 
 def mix_at(step: int) -> Mix:
