@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 
-.PHONY: help install serve chat docs reference screenshots test test-fast test-web test-vllm test-ray chaos chaos-ray check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 clean
+.PHONY: help install serve chat docs reference screenshots test test-fast test-web test-vllm test-ray chaos chaos-ray check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 train-brooklet-sailor eval-brooklet-sailor clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -144,6 +144,12 @@ train-brooklet-t5: $(VENV)/.dev ## Train the built-in encoder-decoder again (thr
 
 eval-brooklet-t5: $(VENV)/.dev ## Ask the built-in encoder-decoder for what it was never taught.
 	$(BIN)/python -m training.brooklet_t5.evaluate
+
+train-brooklet-sailor: $(VENV)/.dev ## Train the built-in adapter again (minutes).
+	$(BIN)/python -m training.brooklet_sailor.train
+
+eval-brooklet-sailor: $(VENV)/.dev ## Ask the built-in model in its adapter's voice.
+	$(BIN)/python -m training.brooklet_sailor.evaluate
 
 clean: ## Remove everything that was installed or built.
 	rm -rf site $(VENV_DOCS) $(VENV) $(VENV)-stress $(VLLM) $(VENV_RAY) bench/peers-env dist .pytest_cache .mypy_cache .ruff_cache

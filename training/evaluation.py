@@ -39,12 +39,12 @@ def table(scores: dict[str, Score]) -> Iterable[str]:
 
 
 @contextmanager
-def serving(folder: Path, name: str, quantization: str) -> Iterator[str]:
+def serving(folder: Path, name: str, quantization: str, *flags: str) -> Iterator[str]:
     """Serve a model folder for as long as it is asked; gives the address of the API."""
     with TemporaryDirectory() as scratch:
         command = (sys.executable, "-m", "streamwell", "serve", f"{name}={folder}")
         options = ("--quantization", quantization, "--data-dir", scratch)
-        target = Target(name, (*command, *options), name)
+        target = Target(name, (*command, *options, *flags), name)
         with running(target, Path(scratch) / "server.log") as base_url:
             yield f"{base_url}/v1"
 
@@ -65,13 +65,18 @@ def parse_arguments(
 
 
 def evaluate(
-    arguments: argparse.Namespace, ask_all: Callable[[str], Coroutine[Any, Any, dict[str, Score]]]
+    arguments: argparse.Namespace,
+    ask_all: Callable[[str], Coroutine[Any, Any, dict[str, Score]]],
+    *flags: str,
 ) -> None:
-    """Print a Markdown table of scores, and the mistakes if wanted; `ask_all` gets the address."""
+    """Print a Markdown table of scores, and the mistakes if wanted.
+
+    `ask_all` gets the address of a server that is started for it, with these flags.
+    """
     if arguments.url:
         scores = asyncio.run(ask_all(arguments.url))
     else:
-        with serving(arguments.folder, arguments.model, arguments.quantization) as url:
+        with serving(arguments.folder, arguments.model, arguments.quantization, *flags) as url:
             scores = asyncio.run(ask_all(url))
     print(*table(scores), sep="\n")
     for task, score in scores.items():

@@ -64,7 +64,7 @@ _MESSAGES = [
     _chat("unknown role", "messages.0.role", messages=[{"role": "wizard", "content": "x"}]),
     _chat("half a surrogate pair", "messages.0.content", messages=_user("\ud800")),
     _chat("an image", "messages.0.content.0.type", messages=_user([{"type": "image_url"}])),
-    _chat("over the context", "messages", "context_length_exceeded", messages=_user("no " * 3000)),
+    _chat("over the context", "messages", "context_length_exceeded", messages=_user("no " * 5000)),
 ]
 
 _PROMPTS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -10,6 +11,7 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerFast
 
 from training.brooklet.corpus import conversation, document
+from training.brooklet.themes import mix_at
 from training.brooklet.tokenizer import TURN_END, encode_conversation
 
 TOKENS = 8192  # of a step, about
@@ -19,6 +21,8 @@ DOCUMENTS = 0.04  # how much of the corpus is plain text
 SHAPES = {256: 8, 512: 4, 1024: 1}
 LONGEST = 2304  # the length of the row that a longer text has for itself
 IGNORED = -100
+
+Text = tuple[list[int], list[bool]]  # its tokens, and which of them are to be learned
 
 
 @dataclass
@@ -59,21 +63,20 @@ class Batch:
     owners: torch.Tensor  # (rows, length), which text of its row each token belongs to
 
 
-def _text(tokenizer: PreTrainedTokenizerFast, rng: Random) -> tuple[list[int], list[bool]]:
+def draw_text(tokenizer: PreTrainedTokenizerFast, rng: Random, step: int) -> Text:
     """Draw a conversation, or a plain text of which every token is to be learned."""
     if rng.random() >= DOCUMENTS:
-        ids, is_target = encode_conversation(tokenizer, conversation(rng))
-    else:
-        ids = tokenizer.encode(document(rng) + TURN_END, add_special_tokens=False)
-        is_target = [True] * len(ids)
-    return ids[:LONGEST], is_target[:LONGEST]
+        return encode_conversation(tokenizer, conversation(rng, mix_at(step)))
+    ids = tokenizer.encode(document(rng) + TURN_END, add_special_tokens=False)
+    return ids, [True] * len(ids)
 
 
-def _rows(tokenizer: PreTrainedTokenizerFast, rng: Random) -> dict[int, list[Row]]:
+def _rows(draw: Callable[[], Text]) -> dict[int, list[Row]]:
     """Draw the texts of a step and put each, the longest first, into the first row with room."""
-    texts: list[tuple[list[int], list[bool]]] = []
+    texts: list[Text] = []
     while sum(len(ids) for ids, _ in texts) < TOKENS:
-        texts.append(_text(tokenizer, rng))
+        ids, is_target = draw()
+        texts.append((ids[:LONGEST], is_target[:LONGEST]))
     rows: dict[int, list[Row]] = {length: [] for length in (LONGEST, *SHAPES)}
     for ids, is_target in sorted(texts, key=lambda text: len(text[0]), reverse=True):
         least = next((size for size in SHAPES if len(ids) <= size), LONGEST)
@@ -97,14 +100,20 @@ def _batch(rows: list[Row], length: int) -> Batch:
 class Steps(Dataset[list[Batch]]):
     """The batches of every step; the same for the same seed and step."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, seed: int) -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerFast,
+        seed: int,
+        draw: Callable[[PreTrainedTokenizerFast, Random, int], Text] = draw_text,
+    ) -> None:
         self._tokenizer = tokenizer
         self._seed = seed
+        self._draw = draw
 
     def __getitem__(self, step: int) -> list[Batch]:
         """Generate the batches of one step."""
-        batches = []
-        for length, rows in _rows(self._tokenizer, Random(f"batch-{self._seed}-{step}")).items():
+        rng, batches = Random(f"batch-{self._seed}-{step}"), []
+        for length, rows in _rows(lambda: self._draw(self._tokenizer, rng, step)).items():
             size = SHAPES.get(length, 1)
             rows += [Row() for _ in range(-len(rows) % size)]
             starts = range(0, len(rows), size)

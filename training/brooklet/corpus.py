@@ -14,7 +14,7 @@ from typing import Any
 
 from training.brooklet.exchange import Exchange, Facts, Theme, draw
 from training.brooklet.text import words
-from training.brooklet.themes import ASK, CHAT, SUMS, TELL, THEMES, WEIGHTS
+from training.brooklet.themes import ASK, CHAT, MIXES, SUMS, TELL, Mix
 from training.brooklet.themes.manners import Manner, draw_manner
 from training.brooklet.themes.tool_offers import Tool
 from training.brooklet.themes.tools import calculates, draw_tools, tool_turns
@@ -92,17 +92,17 @@ class Setting:
         return replace(exchange, reply=self.manner.apply(exchange.reply))
 
 
-def draw_setting(rng: Random) -> Setting:
-    """Draw what a conversation starts from; about half start from nothing at all."""
-    tools = draw_tools(rng) if rng.random() < 0.18 else ()
-    kind = rng.random()
-    if kind < 0.45:
-        return Setting(tools=tools)
-    if kind < 0.7:
-        return Setting(rng.choice(PLAIN_SYSTEMS), tools=tools)
-    if kind < 0.82:
+def draw_setting(rng: Random, mix: Mix = MIXES[0]) -> Setting:
+    """Draw what a conversation starts from; nearly half start from nothing at all."""
+    tools = draw_tools(rng) if rng.random() < mix.tools else ()
+    if rng.random() < mix.manners:
         manner = draw_manner(rng)
         return Setting(manner.system, manner=manner, tools=tools)
+    kind = rng.random()
+    if kind < 0.5:
+        return Setting(tools=tools)
+    if kind < 0.8:
+        return Setting(rng.choice(PLAIN_SYSTEMS), tools=tools)
     name = made_up_word(rng).capitalize() if rng.random() < 0.6 else rng.choice(NICKNAMES)
     return Setting(rng.choice(NAMING_SYSTEMS).format(n=name), name=name, tools=tools)
 
@@ -146,39 +146,39 @@ def fits(setting: Setting, theme: Theme, exchange: Exchange) -> bool:
     return not (theme in SUMS and calculates(setting.tools))
 
 
-def draw_turns(rng: Random, setting: Setting, facts: Facts) -> tuple[Exchange, ...]:
+def draw_turns(rng: Random, setting: Setting, facts: Facts, mix: Mix) -> tuple[Exchange, ...]:
     """Draw what comes next: mostly one turn, which uses the tools where there are some."""
     if setting.tools and rng.random() < 0.65:
         return tool_turns(rng, setting.tools)
     while True:
-        theme = rng.choices(THEMES, weights=tuple(WEIGHTS.values()))[0]
+        theme = rng.choices(tuple(mix.themes), weights=tuple(mix.themes.values()))[0]
         exchange = draw(theme, rng, facts)
         if fits(setting, theme, exchange):
             return (exchange,)
 
 
-def _talk(rng: Random, setting: Setting, facts: Facts) -> Iterator[Exchange]:
+def _talk(rng: Random, setting: Setting, facts: Facts, mix: Mix) -> Iterator[Exchange]:
     """Draw the turns of a conversation, one after the other."""
-    if rng.random() < 0.12:  # something is told at first and asked for at the end
+    if rng.random() < mix.recall:  # something is told at first and asked for at the end
         told = rng.randrange(len(TELL))
         fillers = rng.choices(CHAT, k=rng.randint(0, 7))
         for theme in (TELL[told], *fillers, ASK[told]):
             yield draw(theme, rng, facts)
         return
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 4))):
-        yield from draw_turns(rng, setting, facts)
+        yield from draw_turns(rng, setting, facts, mix)
 
 
-def conversation(rng: Random) -> Conversation:
+def conversation(rng: Random, mix: Mix = MIXES[0]) -> Conversation:
     """Draw one training conversation, free of held-out items."""
-    setting = draw_setting(rng)
+    setting = draw_setting(rng, mix)
     facts: Facts = {"assistant": setting.name}
     exchanges = []
-    for exchange in _talk(rng, setting, facts):
+    for exchange in _talk(rng, setting, facts, mix):
         facts |= exchange.learned
         exchanges.append(setting.dress(roughen(rng, exchange)))
     thought = ""
-    if rng.random() < 0.15 and not exchanges[-1].uses:
+    if rng.random() < mix.thoughts and not exchanges[-1].uses:
         thought = exchanges[-1].thought or NO_STEPS
     tools = [tool.schema() for tool in setting.tools]
     return Conversation(to_messages(setting, exchanges), tools, thought)

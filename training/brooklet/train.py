@@ -157,7 +157,7 @@ def main() -> None:
     """Train to the end, exporting the model at every checkpoint."""
     arguments = parse_arguments(
         __doc__.splitlines()[0],
-        steps=6000,
+        steps=5200,
         threads=THREADS,
         work="build/brooklet",
         output=ARTEFACTS,

@@ -15,6 +15,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from streamwell.core.errors import InvalidRequest
+from streamwell.models import built_in_path
 from streamwell.settings.contradictions import LOOPBACK_HOSTS, contradictions
 
 __all__ = ["COMPAT", "LOOPBACK_HOSTS", "Settings", "default_data_dir"]
@@ -115,7 +116,7 @@ class Settings:
     "Most tokens that --speculative-model guesses per step and sequence."
 
     lora: Annotated[tuple[str, ...], Parameter(negative="")] = ()
-    "LoRA adapter of the first model, as NAME=FOLDER; repeatable; turns --enable-lora on."
+    "LoRA adapter of the first model: NAME=FOLDER, or brooklet-sailor; repeatable."
 
     enable_lora: bool = False
     "Serve LoRA adapters beside the model; PyTorch then computes, more slowly on CPUs."
@@ -238,7 +239,10 @@ class Settings:
     def adapters(self) -> dict[str, Path]:
         """Folders of the first model's adapters, by their names."""
         pairs = (adapter.partition("=") for adapter in self.lora)
-        return {name: Path(path).expanduser() for name, _, path in pairs}
+        return {
+            name: Path(path).expanduser() if path else built_in_path(name)
+            for name, _, path in pairs
+        }
 
     @property
     def has_keys(self) -> bool:

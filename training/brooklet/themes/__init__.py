@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from training.brooklet.exchange import Theme
 from training.brooklet.themes import (
     calendar,
@@ -98,3 +101,98 @@ SUMS = (numbers.add, numbers.subtract, numbers.sum_in_words, numbers.multiply, n
 WEIGHTS |= dict.fromkeys(TELL, 2.0) | dict.fromkeys(ASK, 3.0)
 WEIGHTS |= {memory.tell_name: 8, memory.ask_name: 12, memory.ask_never_told: 2}
 THEMES = tuple(WEIGHTS)
+
+
+@dataclass(frozen=True)
+class Mix:
+    """How often everything is drawn."""
+
+    themes: Mapping[Theme, float] = field(default_factory=lambda: WEIGHTS)
+    tools: float = 0.18  # of conversations; the others have none at hand
+    manners: float = 0.12  # of conversations, that the system prompt asks for one
+    recall: float = 0.12  # of conversations, that end with what was told in their first turn
+    thoughts: float = 0.15  # of conversations, that there is a thought before the last reply
+
+
+_FIRST = Mix()
+# What was learned by then comes less often, what was not comes more often: to spell and count, to
+# compare and subtract, to do as the system prompt says.
+_SECOND = Mix(
+    WEIGHTS
+    | dict.fromkeys(TELL, 1.2)
+    | dict.fromkeys(ASK, 2.0)
+    | {
+        smalltalk.smalltalk: 8,
+        counting.count_up: 11,
+        counting.count_down: 11,
+        counting.count_far: 0.8,
+        counting.too_far: 2,
+        numbers.subtract: 24,
+        numbers.sum_in_words: 8,
+        numbers.multiply: 9,
+        numbers.compare: 20,
+        words.spell: 18,
+        words.spell_backwards: 13,
+        words.letter_of: 15,
+        words.count_letters: 8,
+        words.occurrences: 20,
+        words.echo: 14,
+        valley.valley: 12,
+        unknown.unknown: 14,
+        memory.tell_name: 4,
+        memory.ask_name: 6,
+        memory.ask_never_told: 3,
+        memory.ask_secret: 4,
+    },
+    tools=0.2,
+    manners=0.25,
+    recall=0.08,
+)
+# Then what still went wrong: long counts and where they end, thoughts, calls of tools.
+_THIRD = Mix(
+    {
+        **_SECOND.themes,
+        counting.count_up: 18,
+        counting.count_down: 14,
+        counting.count_far: 2.5,
+        numbers.subtract: 18,
+        numbers.below_zero: 8,
+        words.occurrences: 16,
+        words.echo: 18,
+        structured.boolean_json: 8,
+        structured.list_json: 7,
+    },
+    tools=0.25,
+    manners=0.2,
+    recall=0.1,
+    thoughts=0.3,
+)
+# And at last more of the longest counts, whose end stands over a thousand tokens back.
+_FOURTH = Mix(
+    {
+        **_THIRD.themes,
+        counting.count_up: 24,
+        counting.count_down: 20,
+        counting.count_far: 12,
+        counting.count_by: 14,
+        words.letter_of: 24,
+        words.occurrences: 22,
+        words.echo: 22,
+        structured.boolean_json: 14,
+        structured.list_json: 12,
+        memory.tell_name: 8,
+        memory.ask_name: 12,
+        unknown.unknown: 20,
+    },
+    tools=0.25,
+    manners=0.25,
+    recall=0.12,
+    thoughts=0.35,
+)
+#: By the step of the training that each begins with.
+MIXES = {0: _FIRST, 1750: _SECOND, 3700: _THIRD, 4700: _FOURTH}
+
+
+def mix_at(step: int) -> Mix:
+    """How often everything is drawn in a step of the training."""
+    return MIXES[max(first for first in MIXES if first <= step)]

@@ -160,7 +160,9 @@ SECRET = Memory(
         What is the secret word? | What's the secret word? | What was the secret word? |
         Which word did I tell you? | Do you remember the secret word? | What was the word? |
         What is my secret word? | Tell me the secret word. | What is the password? |
-        Which word should you remember? | Say the secret word. | What is the code word?
+        Which word should you remember? | Say the secret word. | What is the code word? |
+        What was the password? | Tell me the password. | Do you remember the password? |
+        What's my password? | Do you know the secret word? | What was the code word?
         """
     ),
     "I will remember that the secret word is {x}.",

@@ -8,6 +8,7 @@ from random import Random
 
 from training.brooklet.text import phrases, words
 from training.brooklet.themes.calendar import DAYS
+from training.brooklet.themes.valley import VILLAGES
 from training.brooklet.themes.vocabulary import COLOURS, WORDS, made_up_word, person_name
 
 Value = str | int | bool
@@ -66,6 +67,8 @@ def ascii_word(rng: Random) -> str:
 
 def city(rng: Random) -> str:
     """Draw a place; most are made up, so that it has to be copied."""
+    if rng.random() < 0.15:  # one token each, and another one after a space
+        return rng.choice(("Lowenmere", *VILLAGES))
     return rng.choice(CITIES) if rng.random() < 0.35 else made_up_word(rng).capitalize()
 
 

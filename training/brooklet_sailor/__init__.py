@@ -1,0 +1,1 @@
+"""The adapter in the box: Brooklet with a sailor's voice."""
