@@ -77,7 +77,7 @@ _PROMPTS = [
     _text("an id out of vocabulary", "prompt", prompt=[1, 2048]),
     _text("a negative id", "prompt", prompt=[1, -1]),
     _text("too many prompts", "prompt", prompt=["Hello"] * 65),
-    _text("over the context", "prompt", "context_length_exceeded", prompt=[5] * 2048),
+    _text("over the context", "prompt", "context_length_exceeded", prompt=[5] * 4096),
     _bytes("no prompt", b"{}", "prompt", TEXT),
 ]
 

@@ -287,8 +287,8 @@ def feed_forward_of_terabytes(folder: Path) -> None:
 
 @_engine("describes 1.* numbers, but the weights cannot be more", "transformers")
 def positions_of_terabytes(folder: Path) -> None:
-    changes = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 192}
-    change(folder, "config.json", **changes, n_layer=4, n_head=6, max_position_embeddings=10**12)
+    changes = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 256}
+    change(folder, "config.json", **changes, n_layer=6, n_head=4, max_position_embeddings=10**12)
 
 
 @_engine("nonesuch")
@@ -500,7 +500,7 @@ def tensor_twice(folder: Path) -> None:
 
 @_engine("shape|size")
 def misshapen_weight(folder: Path) -> None:
-    _change_weights(folder, up=np.zeros((3, 192), np.float32))
+    _change_weights(folder, up=np.zeros((3, 256), np.float32))
 
 
 @_engine("up_proj")
@@ -510,17 +510,17 @@ def missing_weight(folder: Path) -> None:
 
 @_engine("is I32, but config.json has no quantization_config")
 def weights_of_integers(folder: Path) -> None:
-    _change_weights(folder, up=np.ones((512, 192), np.int32))
+    _change_weights(folder, up=np.ones((640, 256), np.int32))
 
 
 @_engine("not finite")
 def weights_of_nothing(folder: Path) -> None:
-    _change_weights(folder, down=np.full((192, 512), np.nan, np.float32))
+    _change_weights(folder, down=np.full((256, 640), np.nan, np.float32))
 
 
 @_engine("not finite")
 def infinite_weights(folder: Path) -> None:
-    _change_weights(folder, down=np.full((192, 512), np.inf, np.float32))
+    _change_weights(folder, down=np.full((256, 640), np.inf, np.float32))
 
 
 # Tokenizers

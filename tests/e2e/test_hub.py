@@ -41,7 +41,7 @@ _UNWANTED = {
 @pytest.fixture
 def hub() -> Iterator[Hub]:
     files = files_of(brooklet_path())
-    changed = files | {"config.json": files["config.json"].replace(b"2048", b"1024")}
+    changed = files | {"config.json": files["config.json"].replace(b"4096", b"1024")}
     repositories = {
         "org/tiny": Repository({MAIN: files | _UNWANTED, OTHER: changed}),
         "org/gated": Repository({MAIN: files}, is_gated=True),
@@ -106,7 +106,7 @@ def test_what_is_needed_is_downloaded_once(hub: Hub, machine: Machine) -> None:
     assert not set(fetched) & {Path(name).name for name in _UNWANTED} - {"model.safetensors"}
     assert not (first / "original").exists()
     assert {"Bearer secret"} == {sent for _, path, sent in hub.requests if "org/" in path}
-    assert 2048 == context_of(gated)
+    assert 4096 == context_of(gated)
 
 
 def test_a_revision_is_another_model_and_is_there_without_the_hub(
@@ -126,7 +126,7 @@ def test_a_revision_is_another_model_and_is_there_without_the_hub(
     by_choice = machine.resolve(*asked, url=nowhere, HF_HUB_OFFLINE="1")
     by_chance = machine.resolve(*asked, url=nowhere)
 
-    assert [2048, 1024, 1024] == [context_of(folder) for folder, _ in (main, branch, commit)]
+    assert [4096, 1024, 1024] == [context_of(folder) for folder, _ in (main, branch, commit)]
     assert "has no such revision" in wrong[1]
     for answers, why in (
         (by_choice, "set offline (HF_HUB_OFFLINE)"),

@@ -83,9 +83,9 @@ def test_models_are_listed_with_what_is_known_of_them(site: Site) -> None:
     cards = {card["id"]: card for card in site.server.client.get("/v1/models").json()["data"]}
 
     assert ["brooklet", "t5", *ADAPTERS, "owner/broken", "owner/tone", "third"] == list(cards)
-    assert ("ready", "llama", 2048) == _shown(cards["brooklet"])
+    assert ("ready", "llama", 4096) == _shown(cards["brooklet"])
     assert ("ready", "t5", 2048) == _shown(cards["t5"])
-    assert ("unloaded", "llama", 2048) == _shown(cards["third"])
+    assert ("unloaded", "llama", 4096) == _shown(cards["third"])
     for name in ADAPTERS:
         assert ("ready", "brooklet") == (cards[name]["status"], cards[name]["parent"])
     size = (brooklet_path() / "model.safetensors").stat().st_size

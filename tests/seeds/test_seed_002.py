@@ -41,9 +41,10 @@ def test_req_17_a_stop_string_ends_the_text(scripted: ServerProcess) -> None:
 
 def test_req_17_each_sampling_field_counts(brooklet: ServerProcess) -> None:
     """`top_k` of one is greedy, a penalty changes what is said, and wrong values are named."""
-    greedy = _post(brooklet, temperature=0, frequency_penalty=0, ignore_eos=True).text
-    top_1 = _post(brooklet, temperature=2, top_k=1, frequency_penalty=0, ignore_eos=True).text
-    fined = _post(brooklet, temperature=0, frequency_penalty=2, ignore_eos=True).text
+    count = {"prompt": "Count from 1 to 20", "max_tokens": 60}  # each comma is fined anew
+    greedy = _post(brooklet, **count, temperature=0, frequency_penalty=0).text
+    top_1 = _post(brooklet, **count, temperature=2, top_k=1, frequency_penalty=0).text
+    fined = _post(brooklet, **count, temperature=0, frequency_penalty=2).text
 
     assert greedy == top_1 != fined
     for field in ("top_k", "top_p", "frequency_penalty", "temperature", "max_tokens"):
