@@ -1,4 +1,4 @@
-"""The mean of the weights of two steps of a run: `python -m training.average ONE OTHER --output FOLDER`.
+"""The mean of the weights of two steps of a run: `python -m training.average`.
 
 It often does better than either (Izmailov et al. 2018, arXiv:1803.05407). All other files are
 those of the first folder.

@@ -54,6 +54,16 @@ def running_cluster(folder: Path) -> Iterator[tuple[str, int]]:
         _end(psutil.Process(process.pid))
 
 
+def end_serve() -> None:
+    """End the Serve of the cluster, with its proxy: other tests want one of their own.
+
+    In a process without handles of it, whose event loops may be closed; `serve shutdown` would ask
+    the dashboard, which is off.
+    """
+    program = "import ray; from ray import serve; ray.init(); serve.shutdown()"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def _end(parent: psutil.Process) -> None:
     """End a cluster with all that it has started."""
     family = [*parent.children(recursive=True), parent]

@@ -9,15 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from cluster import UP_TIMEOUT_S
+from cluster import UP_TIMEOUT_S, end_serve
 from commands import answer_of, environment, free_port, served, serving
 from guide import blocks_run_by
 from harness import HOST
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
-#: Other tests want a Serve of their own; `serve shutdown` would ask the dashboard, which is off.
-END_SERVE = "import ray; from ray import serve; ray.init(); serve.shutdown()"
 ON_ITS_OWN, IN_A_CLUSTER = blocks_run_by(__file__)
 
 
@@ -40,4 +38,4 @@ def test_serve_run_finds_the_application(tmp_path: Path) -> None:
         with serving(command, tmp_path, port, settings, UP_TIMEOUT_S, signal.SIGINT) as address:
             assert answer_of(address).strip()
     finally:
-        subprocess.run([sys.executable, "-c", END_SERVE], check=True)
+        end_serve()

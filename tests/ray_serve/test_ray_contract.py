@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cluster import end_serve
 from engines import MAX_MODEL_LEN, MAX_NUM_SEQS, Rig
 from test_engine_contract import *  # noqa: F403 - the tests, and the fixture `engine`
 from tiny_llama import build_tiny_llama
@@ -21,7 +22,6 @@ pytestmark = pytest.mark.slow
 def rig(cluster: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """Two deployments: of a model, and of one whose weights are missing."""
     import ray
-    from ray import serve
 
     folder = build_tiny_llama(tmp_path_factory.mktemp("model"))
     broken = build_tiny_llama(tmp_path_factory.mktemp("broken"))
@@ -31,9 +31,8 @@ def rig(cluster: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]
         make = _deploy("contract", folder)
         make_broken = _deploy("contract-broken", broken)
         yield Rig(runner.run, make, make_broken)
-    # with its proxy, which would keep the one of a server that comes later from listening
-    serve.shutdown()
     ray.shutdown()
+    end_serve()
 
 
 def _deploy(name: str, folder: Path) -> Callable[[], object]:

@@ -98,7 +98,8 @@ class Gateway:
         settings = replace(settings, check_memory=False)
         self._application = build(settings, folders, make_engine=make, make_runs=SharedRuns)
         self._runs = cast("SharedRuns", self._application.services.runs)
-        self._runs.others = OtherGateways(serve.get_deployment_handle(GATEWAY, APP_NAME))
+        # of this application, whatever name `serve run` or a config gave it
+        self._runs.others = OtherGateways(serve.get_deployment_handle(GATEWAY))
         self._running = contextlib.AsyncExitStack()
         await self._running.enter_async_context(self._application.running())
 

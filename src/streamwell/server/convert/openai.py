@@ -196,7 +196,8 @@ class ChunkEncoder:
                 before, after = self._around_text.get(event.index) or self._split(event)
                 return [before + orjson.dumps(event.text) + after]
             case EventKind.DELTA:
-                return self._parts(event)
+                # what is held back brings its number all the same, so that no number is missing
+                return self._parts(event) or [self._chunk(event, {})]
             case EventKind.FINISH:
                 is_error = event.finish_reason is FinishReason.ERROR
                 return (
