@@ -76,7 +76,7 @@ def main() -> None:
     """Train from the start, and write the adapter's folder."""
     arguments = parse_arguments(
         __doc__.splitlines()[0],
-        steps=150,
+        steps=70,
         threads=2,
         work="build/brooklet-sailor",
         output=ARTEFACTS,
