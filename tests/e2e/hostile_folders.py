@@ -259,7 +259,7 @@ def billion_layers(folder: Path) -> None:
 @_engine("num_hidden_layers is inf, but")
 def infinite_layers(folder: Path) -> None:
     text = (folder / "config.json").read_text()
-    write(folder, "config.json", text.replace('_layers": 4', '_layers": 1e999'))
+    write(folder, "config.json", text.replace('_layers": 6', '_layers": 1e999'))
 
 
 @_engine("vocab_size is 1000000000000, but")
@@ -277,7 +277,7 @@ def million_experts(folder: Path) -> None:
     change(folder, "config.json", model_type="mixtral", num_local_experts=10**8)
 
 
-@_engine("describes 616.* numbers, but the weights cannot be more", "transformers")
+@_engine("describes 1231.* numbers, but the weights cannot be more", "transformers")
 def feed_forward_of_terabytes(folder: Path) -> None:
     """Our own decoders go by the weights, and do not ask."""
     architectures = ["GPTNeoXForCausalLM"]
@@ -285,7 +285,7 @@ def feed_forward_of_terabytes(folder: Path) -> None:
     change(folder, "config.json", **changes, intermediate_size=4 * 10**8)
 
 
-@_engine("describes 1.* numbers, but the weights cannot be more", "transformers")
+@_engine("describes 256.* numbers, but the weights cannot be more", "transformers")
 def positions_of_terabytes(folder: Path) -> None:
     changes = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 256}
     change(folder, "config.json", **changes, n_layer=6, n_head=4, max_position_embeddings=10**12)

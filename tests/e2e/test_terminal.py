@@ -123,6 +123,7 @@ def test_run_stands_odd_ends(site: ServerProcess, shell: str, code: int, told: s
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
+        errors="replace",  # one byte may be a part of a character
         env=environment(site),
         timeout=DEADLINE_S,
         check=False,
