@@ -148,7 +148,7 @@ def test_req_30_silence_means_its_defaults(server: ServerProcess) -> None:
     messages = [*user("hello "), *user("So much to say. " * 1000)]
     long = server.post(CHAT, {"messages": messages, "max_tokens": 1})
     assert 200 == long.status_code, long.text
-    assert 2047 == long.json()["usage"]["prompt_tokens"]  # the context holds the answer too
+    assert 2048 == long.json()["usage"]["prompt_tokens"]
 
 
 def test_req_31_and_32_the_environment_is_read(server: ServerProcess) -> None:

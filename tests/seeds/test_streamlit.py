@@ -86,6 +86,6 @@ def test_req_22_the_whole_conversation_is_sent(chat: AppTest, server: ServerProc
 
 def test_req_21_a_failure_is_shown(chat: AppTest) -> None:
     """What the server refuses is an error on the page, and no empty answer."""
-    chat.chat_input[0].set_value("word " * 4000).run()
+    chat.chat_input[0].set_value("word " * 8000).run()
 
     assert "context" in chat.exception[0].message
