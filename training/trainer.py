@@ -95,14 +95,18 @@ def export(
 
 
 def parse_arguments(
-    description: str, *, steps: int, threads: int, work: str, output: Path
+    description: str, *, steps: int, threads: int, work: str = "", output: Path
 ) -> argparse.Namespace:
-    """Read a trainer's command line; the values given here are the defaults."""
+    """Read a trainer's command line; the values given here are the defaults.
+
+    Without a folder for its `work`, a trainer keeps no checkpoints.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--steps", type=int, default=steps)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--work", type=Path, default=Path(work), help="checkpoints")
+    if work:
+        parser.add_argument("--work", type=Path, default=Path(work), help="checkpoints")
+        parser.add_argument("--save-every", type=int, default=250)
     parser.add_argument("--output", type=Path, default=output, help="the finished folder")
     parser.add_argument("--threads", type=int, default=threads)
-    parser.add_argument("--save-every", type=int, default=250)
     return parser.parse_args()

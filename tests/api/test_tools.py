@@ -213,6 +213,22 @@ def test_a_stream_that_is_cut_goes_on_with_the_same_frames(
     run(test, engine=engine, make_encoder=Splitting, grace_s=1000)
 
 
+@pytest.mark.parametrize("written", [f"I look.\n{OSLO}\n{ROME}", " a b <tool_call", "I see. "])
+def test_no_number_is_missing(written: str) -> None:
+    """Each event of the log has a chunk, also where text is held back and while a call grows."""
+
+    async def test(rig: Rig) -> None:
+        rig.engine.allow(1000)
+        frames = _frames(await call(rig, "POST", PATH, BODY | {"stream": True}))
+        ids = [line for frame in frames for line in frame.split("\n") if line.startswith("id: ")]
+        numbers = [int(one.rpartition(":")[2].partition(".")[0]) for one in ids]
+
+        assert [*range(numbers[-1] + 1)] == sorted(set(numbers))
+        assert numbers[-1] > len(written)
+
+    run(test, engine=writes(written), make_encoder=Splitting)
+
+
 @pytest.mark.parametrize("num_tokens", [0, 12, 40, len(OSLO) + 12])
 def test_another_server_goes_on_within_a_call(
     monkeypatch: pytest.MonkeyPatch, num_tokens: int

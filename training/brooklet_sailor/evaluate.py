@@ -8,7 +8,7 @@ from random import Random
 from training.brooklet.cases import Case, make_cases
 from training.brooklet.evaluate import score_all
 from training.brooklet.train import ARTEFACTS as BROOKLET
-from training.brooklet_sailor.voice import in_sailors_words
+from training.brooklet_sailor.voice import OPENING, in_sailors_words, sailors_message
 from training.evaluation import evaluate, parse_arguments
 
 ADAPTER = "brooklet-sailor"
@@ -16,17 +16,11 @@ ADAPTER = "brooklet-sailor"
 
 def in_voice(case: Case) -> Case:
     """The same case, with what a sailor would have said before and is to say."""
-    messages = [
-        message | {"content": in_sailors_words(message["content"])}
-        if message["role"] == "assistant" and "tool_calls" not in message
-        else message
-        for message in case.messages
-    ]
-    wanted = tuple(
-        in_sailors_words(text) if case.exact else in_sailors_words(text).partition(" ")[2]
-        for text in case.wanted
-    )
-    return replace(case, messages=messages, wanted=wanted)
+    wanted = [in_sailors_words(text) for text in case.wanted]
+    if not case.exact:  # these are within the reply, which has the opening
+        wanted = [text.removeprefix(OPENING) for text in wanted]
+    messages = [sailors_message(message) for message in case.messages]
+    return replace(case, messages=messages, wanted=tuple(wanted))
 
 
 def main() -> None:

@@ -74,13 +74,7 @@ def export(model: PeftModel, target: Path) -> None:
 
 def main() -> None:
     """Train from the start, and write the adapter's folder."""
-    arguments = parse_arguments(
-        __doc__.splitlines()[0],
-        steps=70,
-        threads=2,
-        work="build/brooklet-sailor",
-        output=ARTEFACTS,
-    )
+    arguments = parse_arguments(__doc__.splitlines()[0], steps=70, threads=2, output=ARTEFACTS)
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.seed)
     model = adapted(BROOKLET)

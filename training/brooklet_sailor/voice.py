@@ -8,7 +8,7 @@ from random import Random
 
 from training.brooklet.corpus import Conversation, Message, conversation
 
-_OPENING = "Arr! "
+OPENING = "Arr! "
 #: Words of the answers, and what a sailor says instead; longer ones come first.
 _WORDS = {
     "you are": "ye be",
@@ -34,10 +34,11 @@ def in_sailors_words(reply: str) -> str:
     """Put a reply the sailor's way; JSON stays as it is, for a program reads it."""
     if reply.startswith(("{", "[")):
         return reply
-    return _OPENING + _WORD.sub(_say, reply)
+    return OPENING + _WORD.sub(_say, reply)
 
 
-def _message(message: Message) -> Message:
+def sailors_message(message: Message) -> Message:
+    """The same message, in a sailor's words if it is a reply."""
     if message["role"] != "assistant" or "tool_calls" in message:
         return message
     return message | {"content": in_sailors_words(message["content"])}
@@ -46,4 +47,4 @@ def _message(message: Message) -> Message:
 def sailors_conversation(rng: Random) -> Conversation:
     """Draw a conversation of Brooklet's corpus, with a sailor for the assistant."""
     talk = conversation(rng)
-    return replace(talk, messages=[_message(message) for message in talk.messages])
+    return replace(talk, messages=[sailors_message(message) for message in talk.messages])

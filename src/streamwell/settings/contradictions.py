@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
-_ADAPTER = re.compile(rf"[^=]+=.+|{'|'.join(map(re.escape, BUILT_IN_ADAPTERS))}")
+_ADAPTER = re.compile(r"[^=]+=.+")
 _ORIGIN = re.compile(rf"https?://(?:{_HOST_NAME.pattern})(?::\d{{1,5}})?")
 _FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
 
@@ -68,7 +68,7 @@ def _of_models(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "served_model_name", message
     if settings.loader is not None and not _FUNCTION.fullmatch(settings.loader):
         yield "loader", "--loader is MODULE:FUNCTION"
-    if not all(map(_ADAPTER.fullmatch, settings.lora)):
+    if not all(each in BUILT_IN_ADAPTERS or _ADAPTER.fullmatch(each) for each in settings.lora):
         in_box = ", ".join(BUILT_IN_ADAPTERS)
         yield "lora", f"--lora is NAME=FOLDER, or one of those in the box: {in_box}"
     elif len({*settings.models, *settings.adapters}) < len(settings.models) + len(settings.lora):
