@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
+from harness import free_port
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -215,9 +215,11 @@ def test_the_image_does_not_open_without_a_key(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_images_command_answers(tmp_path: Path) -> None:
     """In an environment that has nothing else; the image's own health check says so."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = str(listener.getsockname()[1])
-    given = {"STREAMWELL_PORT": port, "STREAMWELL_API_KEY": "sk-test", "HOME": str(tmp_path)}
+    given = {
+        "STREAMWELL_PORT": str(free_port()),
+        "STREAMWELL_API_KEY": "sk-test",
+        "HOME": str(tmp_path),
+    }
     given |= {"STREAMWELL_DATA_DIR": str(tmp_path), "STREAMWELL_HOST": "127.0.0.1"}
     given |= {"STREAMWELL_COMPAT": "transformers-openai-api", "HF_MODEL": "brooklet-t5"}
     command, environment = image_command(given | {"STREAMWELL_ENGINE": "scripted"})

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from guide import ROOT, Block
+from harness import free_port
 
 DEADLINE_S = 240
 _PROGRAMS = Path(sys.executable).parent
@@ -24,12 +24,6 @@ _ADDRESS = re.compile(r"(http://)?(127\.0\.0\.1|localhost):8000")
 #: Tests listen on loopback only.
 _EVERYWHERE, _LOOPBACK = "--host 0.0.0.0", "--host 127.0.0.1"
 _RUN = {"bash": ["bash", "-euc"], "python": [sys.executable, "-c"]}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def wait_until_ready(url: str, process: subprocess.Popen[bytes], timeout_s: float) -> None:

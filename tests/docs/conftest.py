@@ -12,8 +12,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
 
 import hub_stand_in
 from brooklet_lora import build_brooklet_lora
-from commands import free_port, serving
+from commands import serving
 from guide import ROOT
+from harness import free_port
 from hub_stand_in import MAIN, Hub, Repository, files_of
 
 from streamwell.models import BUILT_IN, brooklet_path, built_in_path

@@ -9,7 +9,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from commands import DEADLINE_S, free_port, serving
+from commands import DEADLINE_S, serving
+from harness import free_port
 
 from streamwell.models import brooklet_path
 

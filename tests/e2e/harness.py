@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -54,10 +55,29 @@ def clean_environment() -> dict[str, str]:
     return kept | {"HF_HUB_OFFLINE": "1"}
 
 
+def _own_ports() -> Iterator[int]:
+    """A hundred ports, again and again, that other processes of tests leave alone.
+
+    They lie below those that connections leave from, which anybody may take before a server does.
+    """
+    first = 20_000 + 100 * (os.getpid() % 100)
+    return itertools.cycle(range(first, first + 100))
+
+
+_PORTS = _own_ports()
+
+
 def free_port() -> int:
-    with socket.create_server((HOST, 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """A port that nobody listens on; it stays so until a server of this process takes it."""
+    return next(port for port in _PORTS if _is_free(port))
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server((HOST, port)).close()
+    except OSError:
+        return False
+    return True
 
 
 class ServerProcess:

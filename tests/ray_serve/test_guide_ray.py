@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from cluster import UP_TIMEOUT_S, end_serve
-from commands import answer_of, environment, free_port, served, serving
+from commands import answer_of, environment, served, serving
 from guide import blocks_run_by
-from harness import HOST
+from harness import HOST, free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
