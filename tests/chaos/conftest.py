@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
 from ops import Lives
 
 SEED = int(os.environ.get("CHAOS_SEED") or random.randrange(1 << 32))
+os.environ["CHAOS_SEED"] = str(SEED)  # for workers that are started after it was printed
 
 
 def pytest_report_header() -> str:
@@ -25,6 +26,7 @@ def pytest_report_header() -> str:
 @pytest.fixture
 def draw(request: pytest.FixtureRequest) -> random.Random:
     """Chance, another for each test; `CHAOS_SEED` brings it back."""
+    print(f"CHAOS_SEED={SEED}")  # noqa: T201 - beside the failure, wherever the test has run
     return random.Random(f"{SEED} {request.node.name}")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import json
 import re
-import sys
 import tomllib
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,15 +50,13 @@ def test_page_runs(path: Path, folder: Path, url: str, hub: Hub) -> None:
             assert "event: done" in printed or "data: [DONE]" in printed
 
 
-def test_enough_is_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_enough_is_run(summary: Callable[..., None]) -> None:
     """Most commands are run; each of the others has its reason."""
     ways = Counter(
         "not run" if block.not_run else "compared with the source" if block.stands_in else "run"
         for block in COMMANDS
     )
-    with capsys.disabled():
-        figures = ", ".join(f"{count} {way}" for way, count in ways.most_common())
-        sys.stdout.write(f"\n{len(COMMANDS)} commands of the guide: {figures}\n")
+    summary(f"commands={len(COMMANDS)}", *(f"{count} {way}" for way, count in ways.most_common()))
 
     left_out = [f"{block}: {block.not_run}" for block in COMMANDS if block.not_run]
     assert ways["run"] >= LEAST_SHARE * len(COMMANDS), "\n".join(left_out)
