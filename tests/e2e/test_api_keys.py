@@ -183,7 +183,7 @@ def test_an_open_server_without_a_key_is_refused() -> None:
         capture_output=True,
         text=True,
         env=clean_environment(),
-        timeout=20,
+        timeout=DEADLINE_S,
         check=False,
     )
 
