@@ -34,8 +34,11 @@ serve: install ## Serve the built-in models on http://127.0.0.1:8000.
 chat: install ## Talk to the built-in model in the terminal.
 	$(BIN)/streamwell chat
 
+# files go to two processes as they come, in order: those of a folder share servers, or a browser
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+
 test: $(VENV)/.dev ## Run all tests, but the long ones of `make chaos`.
-	$(BIN)/python -m pytest -m "not chaos"
+	$(BIN)/python -m pytest $(WORKERS) -m "not chaos"
 
 test-fast: $(VENV)/.dev ## Run the tests that start no process and load no model.
 	$(BIN)/python -m pytest -m "not slow"
