@@ -20,6 +20,8 @@ NUM_AT_A_TIME, MAX_CUTS = 8, 5
 #: Ids of é and of the bytes of other characters: most of the text takes several bytes a letter.
 ACCENTS = {str(id_): 14 for id_ in (395, 130, 123, 161, 227, 108, 165, 248, 101, 849, 102, 235)}
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+#: The first two have text as it comes, of few bytes a letter.
+NUM_ROADS, PLAIN_ROADS = 7, (0, 1)
 
 
 def _options(draw: random.Random) -> dict[str, Any]:
@@ -31,34 +33,22 @@ def _options(draw: random.Random) -> dict[str, Any]:
     }
 
 
-def _case(
-    port: int, index: int, prompt: str, options: dict[str, Any]
-) -> tuple[Follower, str, dict[str, Any]]:
-    """A follower on one of seven roads, and the request whose answer it must have in the end."""
+def _follower(port: int, index: int, prompt: str, options: dict[str, Any]) -> Follower:
+    """A follower of a new run, on one of seven roads."""
     key = f"cuts-{random.random()}"
-    chat = options | {"messages": [{"role": "user", "content": prompt}]}
-    text = options | {"prompt": prompt}
     query = {"prompt": prompt, **options}
     by: By = "query" if index % 2 else "header"
-    usage = {"stream_options": {"include_usage": True}}
-    kind = index % 7
-    if kind in (0, 1):
-        follower = Follower(port, TextStream(query, "query" if kind else "header"))
-        return follower, CHAT, chat
+    kind = index % NUM_ROADS
+    if kind in PLAIN_ROADS:
+        return Follower(port, TextStream(query, "query" if kind else "header"))
     accents = {"logit_bias": ACCENTS}
+    if kind == NUM_ROADS - 1:
+        return SocketFollower(port, SocketRoute(query | accents, key))
+    body = options | accents | {"stream_options": {"include_usage": True}}
     if kind in (2, 3):
-        return (
-            Follower(port, Completions(CHAT, chat | accents | usage, key, by)),
-            CHAT,
-            chat | accents,
-        )
-    if kind in (4, 5):
-        return (
-            Follower(port, Completions(TEXT, text | accents | usage, key, by)),
-            TEXT,
-            text | accents,
-        )
-    return SocketFollower(port, SocketRoute(query | accents, key)), CHAT, chat | accents
+        messages = [{"role": "user", "content": prompt}]
+        return Follower(port, Completions(CHAT, body | {"messages": messages}, key, by))
+    return Follower(port, Completions(TEXT, body | {"prompt": prompt}, key, by))
 
 
 def _plan(draw: random.Random, num_bytes: int, share: float) -> list[PlannedCut]:
@@ -79,12 +69,13 @@ def test_cut_anywhere(
     tally, followers = Tally(), []
 
     def carry_out(index: int, chance: random.Random) -> None:
-        options = _options(chance)
-        follower, path, body = _case(lives.port, index, chance.choice(PROMPTS), options)
-        share = 0.5 if "logit_bias" in body else 0.0
-        follower.plan(_plan(chance, 60 * options["max_tokens"], share))
-        text = lives.server.text(body, path)
-        tally.add(follower.follow(), text)
+        asked = (chance.choice(PROMPTS), _options(chance))
+        follower = _follower(lives.port, index, *asked)
+        share = 0.0 if index % NUM_ROADS in PLAIN_ROADS else 0.5
+        follower.plan(_plan(chance, 60 * asked[1]["max_tokens"], share))
+        # on the same road: where a thought goes, which chance may bring, is not the same on all
+        uncut = _follower(lives.port, index, *asked).follow()
+        tally.add(follower.follow(), uncut.text)
         followers.append(follower)
 
     chances = [random.Random(draw.random()) for _ in range(num_streams)]
