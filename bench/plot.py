@@ -59,5 +59,5 @@ def _bar(top: int, name: str, figures: Sequence[float], scale: float) -> list[st
 
 def write_svg(path: Path, drawn: Sequence[Panel]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.writetext(draw(drawn), encoding="utf-8")
+    path.write_text(draw(drawn), encoding="utf-8")
     print(f"written to {path}")

@@ -13,6 +13,7 @@ trained model's are not.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import shutil
 import sys
@@ -42,49 +43,63 @@ from streamwell.engine.sequence import Chunk, Sequence
 INPUT_TOKENS, NEW_TOKENS = 64, 65
 WARM_UP = Case(num_streams=2, prompt_tokens=INPUT_TOKENS, new_tokens=2)
 
-T5_BASE = {
-    "vocab_size": 32128,
-    "d_model": 768,
-    "d_ff": 2048,
-    "d_kv": 64,
-    "num_layers": 12,
-    "num_heads": 12,
-    "feed_forward_proj": "gated-gelu",
-    "decoder_start_token_id": 0,
+_T5 = {"vocab_size": 32128, "feed_forward_proj": "gated-gelu", "decoder_start_token_id": 0}
+SHAPES = {
+    "t5tiny": _T5 | {"d_model": 64, "d_ff": 128, "d_kv": 16, "num_layers": 2, "num_heads": 4},
+    "t5base": _T5 | {"d_model": 768, "d_ff": 2048, "d_kv": 64, "num_layers": 12, "num_heads": 12},
 }
 
 
-def t5_folder() -> Path:
-    """The model, built if need be: it is whole or not there."""
-    folder = MODELS_DIR / "t5base"
+def t5_folder(name: str) -> Path:
+    """A model of `SHAPES`, built if need be (it is whole or not there), or the caller's folder."""
+    if name not in SHAPES:
+        return Path(name)
+    folder = MODELS_DIR / name
     if not folder.is_dir():
-        print("building t5base ...", flush=True)
+        print(f"building {name} ...", flush=True)
         MODELS_DIR.mkdir(exist_ok=True)
         scratch = Path(tempfile.mkdtemp(dir=MODELS_DIR, prefix=".building-"))
         try:
-            _build(scratch)
+            _build(SHAPES[name], scratch)
             scratch.rename(folder)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return folder
 
 
-def _build(folder: Path) -> None:
-    """Random weights, a tokenizer whose words are `w0`, `w1`, … and both again for CTranslate2."""
-    from ctranslate2.converters import TransformersConverter
+def _build(shape: dict[str, Any], folder: Path) -> None:
+    """Random weights, and a tokenizer whose words are `w0`, `w1`, …."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
     torch.manual_seed(0)
-    T5ForConditionalGeneration(T5Config(**T5_BASE)).to(torch.bfloat16).save_pretrained(folder)
+    T5ForConditionalGeneration(T5Config(**shape)).to(torch.bfloat16).save_pretrained(folder)
     vocab = {"<pad>": 0, "</s>": 1, "<unk>": 2}
-    vocab |= {f"w{i}": i for i in range(len(vocab), T5_BASE["vocab_size"])}
+    vocab |= {f"w{i}": i for i in range(len(vocab), shape["vocab_size"])}
     tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
     ).save_pretrained(folder)
-    TransformersConverter(str(folder)).convert(str(folder / "ctranslate2"))
+
+
+def measure_speed(folder: Path, dtype: str, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Rows of all contenders, in turn; one that cannot start is reported and left out."""
+    dtypes = {OURS: dtype, "generate": dtype, "CTranslate2": "float32"}
+    with contextlib.ExitStack() as stack:
+        runners: list[Runner] = []
+        for name, kind in dtypes.items():
+            module = (sys.executable, "-m", "bench.seq2seq_child")
+            command = (*module, name, str(folder), kind, str(args.threads))
+            child = stack.enter_context(Child(f"{name} {kind}" if name != OURS else name, command))
+            try:
+                child.measure(WARM_UP, "warm up")
+            except RuntimeError as error:
+                print(f"{name} is left out: {error}", flush=True)
+            else:
+                runners.append(child)
+        cases = [Case(n, prompt_tokens=INPUT_TOKENS, new_tokens=NEW_TOKENS) for n in args.streams]
+        return [row for i in range(args.rounds) for row in run_round(runners, cases, i)]
 
 
 #: Who is compared with whom: both in bfloat16, or with what the same weights say in float32.
@@ -152,20 +167,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     args = parser.parse_args()
     dtype = resolve_dtype(args.dtype)
-    folder = t5_folder() if args.model == "t5base" else Path(args.model)
+    folder = t5_folder(args.model)
     facts = machine() | {"model": args.model, "dtype": dtype, "threads": args.threads}
     print_machine(facts)
-    dtypes = {OURS: dtype, "generate": dtype, "CTranslate2": "float32"}
-    with contextlib.ExitStack() as stack:
-        runners: list[Runner] = []
-        for name, kind in dtypes.items():
-            module = (sys.executable, "-m", "bench.seq2seq_child")
-            command = (*module, name, str(folder), kind, str(args.threads))
-            child = stack.enter_context(Child(f"{name} {kind}" if name != OURS else name, command))
-            child.measure(WARM_UP, "warm up")
-            runners.append(child)
-        cases = [Case(n, prompt_tokens=INPUT_TOKENS, new_tokens=NEW_TOKENS) for n in args.streams]
-        results = [row for i in range(args.rounds) for row in run_round(runners, cases, i)]
+    results = measure_speed(folder, dtype, args)
     summary = summarize(results, COLUMNS)
     print_summary(summary, COLUMNS)
     agreement = measure_agreement()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,14 +31,16 @@ class CTranslate2:
 
     def __init__(self, folder: Path, dtype: str, num_threads: int) -> None:
         import ctranslate2
+        from ctranslate2.converters import TransformersConverter
 
-        self._translator = ctranslate2.Translator(
-            str(folder / "ctranslate2"),
-            device="cpu",
-            compute_type=dtype,
-            intra_threads=num_threads,
-            inter_threads=1,
-        )
+        with tempfile.TemporaryDirectory(prefix="streamwell-bench-") as scratch:
+            self._translator = ctranslate2.Translator(
+                TransformersConverter(str(folder)).convert(f"{scratch}/model"),
+                device="cpu",
+                compute_type=dtype,
+                intra_threads=num_threads,
+                inter_threads=1,
+            )
 
     def run(self, prompts: Sequence[Sequence[int]], max_tokens: int) -> Trace:
         times: list[list[float]] = [[] for _ in prompts]

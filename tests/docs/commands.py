@@ -124,11 +124,18 @@ def run_page(blocks: list[Block], folder: Path, shared: str, hub: str) -> list[s
                 code = _ADDRESS.sub(address, block.code)
                 code = code.replace("8001", str(other_port))
                 place = settings | {"STREAMWELL_URL": address}
-                printed.append(_run(block, code, folder, place))
+                printed.append(run(block, code, folder, place))
     return printed
 
 
-def _run(block: Block, code: str, folder: Path, settings: Mapping[str, str]) -> str:
+def run(
+    block: Block,
+    code: str,
+    folder: Path,
+    settings: Mapping[str, str],
+    timeout_s: float = DEADLINE_S,
+) -> str:
+    """Run a block's commands to their end, and well; returns what they printed."""
     with subprocess.Popen(
         [*_RUN[block.language], code],
         cwd=ROOT if block.is_in_checkout else folder,
@@ -140,7 +147,7 @@ def _run(block: Block, code: str, folder: Path, settings: Mapping[str, str]) -> 
         start_new_session=True,
     ) as process:
         try:
-            stdout, stderr = process.communicate(timeout=DEADLINE_S)
+            stdout, stderr = process.communicate(timeout=timeout_s)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise

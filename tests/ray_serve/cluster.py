@@ -27,16 +27,20 @@ main()
 """
 #: Other clusters may have those that Ray takes by default.
 _PORTS = ("--port", "--object-manager-port", "--node-manager-port", "--ray-client-server-port")
-_FLAGS = ("--no-monitor", "--include-log-monitor=false", "--include-dashboard=false")
+_FLAGS = (
+    "--no-monitor",
+    "--include-log-monitor=false",
+    "--include-dashboard=false",
+    "--object-store-memory=100000000",
+)
 
 
 @contextlib.contextmanager
-def running_cluster(folder: Path) -> Iterator[tuple[str, int]]:
-    """Address of a Ray cluster, and the pid of its parent process."""
+def running_cluster(folder: Path, *flags: str) -> Iterator[tuple[str, int]]:
+    """Address of a Ray cluster, and the pid of its parent process; of two flags the last holds."""
     ports = {name: free_port() for name in _PORTS}
-    flags = [f"{name}={port}" for name, port in ports.items()]
     command = [sys.executable, "-c", _RAY, "start", "--head", "--block"]
-    command += [*flags, *_FLAGS, "--object-store-memory=100000000"]
+    command += [*(f"{name}={port}" for name, port in ports.items()), *_FLAGS, *flags]
     log_path = folder / "ray.log"
     with log_path.open("wb") as log:
         process = subprocess.Popen(
@@ -70,7 +74,8 @@ def _end(parent: psutil.Process) -> None:
     parent.terminate()
     _, alive = psutil.wait_procs(family, timeout=30)
     for process in alive:
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
     psutil.wait_procs(alive, timeout=30)
 
 
