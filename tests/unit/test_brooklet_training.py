@@ -133,8 +133,12 @@ def test_a_step_is_made_of_its_number(small: PreTrainedTokenizerFast) -> None:
 
 
 @torch.no_grad()
-def test_texts_in_a_row_do_not_see_each_other() -> None:
-    """Two texts in a row have the same hidden states as each alone."""
+@pytest.mark.parametrize("num_queries", [packed_attention.QUERIES, 4])
+def test_texts_in_a_row_do_not_see_each_other(
+    num_queries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two texts in a row have the same hidden states as each alone, also where it is parted."""
+    monkeypatch.setattr(packed_attention, "QUERIES", num_queries)
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=50,

@@ -19,7 +19,7 @@ DOCUMENTS = 0.04  # how much of the corpus is plain text
 # Length of a row, which holds several texts, and how many rows make a batch. There are few shapes
 # since each is compiled, and small batches since they stay in the processor's cache.
 SHAPES = {256: 8, 512: 4, 1024: 1}
-LONGEST = 2304  # the length of the row that a longer text has for itself
+LONGEST = 2048  # the length of the row that a longer text has for itself
 IGNORED = -100
 
 Text = tuple[list[int], list[bool]]  # its tokens, and which of them are to be learned
@@ -60,7 +60,7 @@ class Batch:
     token_ids: torch.Tensor  # (rows, length)
     targets: torch.Tensor  # (rows, length), IGNORED where nothing is to be learned
     positions: torch.Tensor  # (rows, length), from 0 in each text
-    owners: torch.Tensor  # (rows, length), which text of its row each token belongs to
+    owners: torch.Tensor  # int32 (rows, length), which text of its row each token belongs to
 
 
 def draw_text(tokenizer: PreTrainedTokenizerFast, rng: Random, step: int) -> Text:
@@ -94,7 +94,7 @@ def _rows(draw: Callable[[], Text]) -> dict[int, list[Row]]:
 def _batch(rows: list[Row], length: int) -> Batch:
     columns = zip(*(row.padded(length) for row in rows), strict=True)
     token_ids, targets, positions, owners = (torch.tensor(column) for column in columns)
-    return Batch(token_ids, targets, positions, owners)
+    return Batch(token_ids, targets, positions, owners.int())
 
 
 class Steps(Dataset[list[Batch]]):

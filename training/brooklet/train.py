@@ -28,7 +28,14 @@ from training.brooklet.tokenizer import (
     build_tokenizer,
 )
 from training.loss_curve import LossCurve
-from training.trainer import Checkpoint, export, kept_tokenizer, parse_arguments, rate_share
+from training.trainer import (
+    Checkpoint,
+    export,
+    keep_memory,
+    kept_tokenizer,
+    parse_arguments,
+    rate_share,
+)
 
 PEAK_RATE = 3e-3
 COOL_DOWN = 0.35  # of all steps
@@ -162,6 +169,7 @@ def main() -> None:
         work="build/brooklet",
         output=ARTEFACTS,
     )
+    keep_memory()
     torch.set_num_threads(arguments.threads)
     run = Run(arguments.work, arguments.seed)
     curve = LossCurve(arguments.work / "loss.csv", run.step)

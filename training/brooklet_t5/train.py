@@ -19,7 +19,14 @@ from training.brooklet_t5.batches import IGNORED, Batch, batches_of_step
 from training.brooklet_t5.model import ARTEFACTS, generation_config, make_model
 from training.brooklet_t5.tokenizer import build_tokenizer
 from training.loss_curve import LossCurve
-from training.trainer import Checkpoint, export, kept_tokenizer, parse_arguments, rate_share
+from training.trainer import (
+    Checkpoint,
+    export,
+    keep_memory,
+    kept_tokenizer,
+    parse_arguments,
+    rate_share,
+)
 
 MATRIX_RATE = 0.02  # Muon's: each step turns a matrix by about so much of its size
 BIAS_RATE = 0.05  # of the relative biases, which alone tell positions and have to grow large
@@ -133,6 +140,7 @@ def main() -> None:
         work="build/brooklet-t5",
         output=ARTEFACTS,
     )
+    keep_memory()
     torch.set_num_threads(arguments.threads)
     run = Run(arguments.work, arguments.seed)
     in_bfloat16 = has_bfloat16()
