@@ -1,13 +1,23 @@
-"""Lines with figures, which tests print when all is over."""
+"""What all tests share: Ctrl-C, and lines with figures that are printed when all is over."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 
 import pytest
 
 _FIGURES = "figures"
 _LINES: list[str] = []
+
+
+def pytest_configure() -> None:
+    """Have Ctrl-C mean something to programs that tests start, also where tests run in background.
+
+    A shell has what it starts there ignore it, and so would all that comes from it.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
