@@ -12,7 +12,7 @@ from guide import ROOT, Block, blocks_run_by
 
 from bench.report import OURS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.bench, pytest.mark.timeout(1200)]
 
 #: What each line gets besides; of two flags the last holds.
 SMALL = {
