@@ -119,10 +119,10 @@ $(VENV_RAY)/.installed: $(VENV)/.dev
 	touch $@
 
 test-ray: $(VENV_RAY)/.installed ## Run the tests of Ray Serve, in an environment of their own.
-	PYTHONPATH=src $(VENV_RAY)/bin/python -m pytest -W ignore -m "not chaos" tests/ray_serve
+	PYTHONPATH=$(CURDIR)/src $(VENV_RAY)/bin/python -m pytest -W ignore -m "not chaos" tests/ray_serve
 
 chaos-ray: $(VENV_RAY)/.installed ## Kill replicas and leave streams on Ray Serve, many times.
-	PYTHONPATH=src $(VENV_RAY)/bin/python -m pytest -W ignore -m chaos tests/ray_serve
+	PYTHONPATH=$(CURDIR)/src $(VENV_RAY)/bin/python -m pytest -W ignore -m chaos tests/ray_serve
 
 bench: $(VENV)/.bench ## Measure the engine and the server next to Transformers; prints tables.
 	$(BIN)/python -m bench.engine
