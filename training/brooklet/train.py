@@ -31,9 +31,9 @@ from training.loss_curve import LossCurve
 from training.trainer import (
     Checkpoint,
     export,
-    keep_memory,
     kept_tokenizer,
     parse_arguments,
+    prepare,
     rate_share,
 )
 
@@ -169,8 +169,7 @@ def main() -> None:
         work="build/brooklet",
         output=ARTEFACTS,
     )
-    keep_memory()
-    torch.set_num_threads(arguments.threads)
+    prepare(arguments.threads)
     run = Run(arguments.work, arguments.seed)
     curve = LossCurve(arguments.work / "loss.csv", run.step)
     print(f"{run.model.num_parameters():,} parameters, from step {run.step}", flush=True)

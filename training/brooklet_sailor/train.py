@@ -20,7 +20,7 @@ from training.brooklet.tokenizer import encode_conversation, load_tokenizer
 from training.brooklet.train import ARTEFACTS as BROOKLET
 from training.brooklet.train import loss_sum
 from training.brooklet_sailor.voice import sailors_conversation
-from training.trainer import keep_memory, parse_arguments, rate_share
+from training.trainer import parse_arguments, prepare, rate_share
 
 RANK = 8
 PEAK_RATE = 4e-3
@@ -75,8 +75,7 @@ def export(model: PeftModel, target: Path) -> None:
 def main() -> None:
     """Train from the start, and write the adapter's folder."""
     arguments = parse_arguments(__doc__.splitlines()[0], steps=70, threads=2, output=ARTEFACTS)
-    keep_memory()
-    torch.set_num_threads(arguments.threads)
+    prepare(arguments.threads)
     torch.manual_seed(arguments.seed)
     model = adapted(BROOKLET)
     weights = [weight for weight in model.parameters() if weight.requires_grad]

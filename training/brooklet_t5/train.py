@@ -22,9 +22,9 @@ from training.loss_curve import LossCurve
 from training.trainer import (
     Checkpoint,
     export,
-    keep_memory,
     kept_tokenizer,
     parse_arguments,
+    prepare,
     rate_share,
 )
 
@@ -140,8 +140,7 @@ def main() -> None:
         work="build/brooklet-t5",
         output=ARTEFACTS,
     )
-    keep_memory()
-    torch.set_num_threads(arguments.threads)
+    prepare(arguments.threads)
     run = Run(arguments.work, arguments.seed)
     in_bfloat16 = has_bfloat16()
     curve = LossCurve(arguments.work / "loss.csv", run.step)
