@@ -12,13 +12,13 @@ from harness import ServerProcess, clean_environment, free_port
 pytestmark = pytest.mark.slow
 
 
-def _run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def _run(*arguments: str, stdin: str = "", **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "streamwell", *arguments],
         input=stdin,
         capture_output=True,
         text=True,
-        env=clean_environment() | {"COLUMNS": "120"},
+        env=clean_environment() | {"COLUMNS": "120"} | more,
         timeout=120,
         check=False,
     )
@@ -60,6 +60,15 @@ def test_doctor_finds_nothing_wrong() -> None:
     assert 0 == result.returncode, result.stdout + result.stderr
     for name in ("python", "torch", "free memory", "instruction sets", "built-in", "data folder"):
         assert name in result.stdout
+
+
+@pytest.mark.parametrize(("port", "found"), [("9", "port 9"), ("many", "0 to 65535")])
+def test_doctor_looks_at_the_port_of_its_shell(port: str, found: str) -> None:
+    """The one that `streamwell serve` would take; one that is none is a problem."""
+    result = _run("doctor", "--json", STREAMWELL_PORT=port)
+
+    assert found in result.stdout
+    assert int(port == "many") == result.returncode
 
 
 def test_doctor_speaks_to_programs() -> None:

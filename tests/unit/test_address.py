@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from streamwell.cli.address import Address
@@ -21,6 +25,19 @@ from streamwell.core.errors import InvalidRequest
 def test_addresses_are_taken_as_they_are_known(url: str, base: str) -> None:
     """With the `/v1` that other clients want, and without a scheme."""
     assert base == Address(url=url).base
+
+
+@pytest.mark.parametrize(
+    ("port", "url"), [("8123", "http://127.0.0.1:8123"), ("", "http://127.0.0.1:8000")]
+)
+def test_the_port_of_a_shell_is_that_of_its_server(port: str, url: str) -> None:
+    """`streamwell serve` takes its port from there, so the commands find it."""
+    code = "from streamwell.cli.address import Address; print(Address().base)"
+    printed = subprocess.check_output(
+        [sys.executable, "-c", code], env=os.environ | {"STREAMWELL_PORT": port}, text=True
+    )
+
+    assert f"{url}\n" == printed
 
 
 def test_of_several_keys_the_first_is_sent() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -9,7 +10,8 @@ from cyclopts import Parameter
 
 from streamwell.core.errors import InvalidRequest
 
-DEFAULT_URL = "http://127.0.0.1:8000"
+#: Where `streamwell serve` listens, in the same shell, unless it is told otherwise by flags.
+DEFAULT_URL = f"http://127.0.0.1:{os.environ.get('STREAMWELL_PORT') or 8000}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

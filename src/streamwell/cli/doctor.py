@@ -172,10 +172,14 @@ def _data_dir_fact() -> Fact:
 
 
 def _port_fact() -> Fact:
-    """Whether somebody listens where the server would by default."""
+    """Whether somebody listens where the server would without flags."""
     settings = Settings()
+    text = os.environ.get("STREAMWELL_PORT") or str(settings.port)
+    if not text.isdecimal() or (port := int(text)) > 65535:
+        advice = "STREAMWELL_PORT must be a number from 0 to 65535"
+        return Fact("port", text, advice, is_problem=True)
     with socket.socket() as probe:
         probe.settimeout(1.0)
-        is_taken = probe.connect_ex((settings.host, settings.port)) == 0
-    name, found = f"port {settings.port}", "taken" if is_taken else "free"
+        is_taken = probe.connect_ex((settings.host, port)) == 0
+    name, found = f"port {port}", "taken" if is_taken else "free"
     return Fact(name, found, "a server may run already; else give --port" if is_taken else "")
