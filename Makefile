@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 
-.PHONY: help install serve chat docs reference screenshots test test-fast test-web test-bench test-vllm test-ray chaos chaos-ray check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 train-brooklet-sailor eval-brooklet-sailor clean
+.PHONY: help install serve chat docs reference screenshots test test-fast test-web test-bench test-peers test-vllm test-ray chaos chaos-ray check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 train-brooklet-sailor eval-brooklet-sailor clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -38,13 +38,16 @@ chat: install ## Talk to the built-in model in the terminal.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.dev ## Run all tests, but the long ones of `make chaos`.
-	$(BIN)/python -m pytest $(WORKERS) -m "not chaos and not bench"
+	$(BIN)/python -m pytest $(WORKERS) -m "not chaos and not bench and not peers"
 
 test-bench: $(VENV)/.dev ## Run the programs of docs/benchmarks.md, at sizes whose figures mean nothing.
 	$(BIN)/python -m pytest -m bench tests/docs
 
+test-peers: $(VENV)/.bench ## Install the peers, and compare with each of them at small sizes (6 GB, long).
+	$(BIN)/python -m pytest -m peers tests/docs
+
 test-fast: $(VENV)/.dev ## Run the tests that start no process and load no model.
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest $(WORKERS) -m "not slow"
 
 VLLM := .venv-vllm
 VLLM_PIP = $(BIN)/pip --python $(VLLM)/bin/python install --quiet --no-warn-conflicts

@@ -27,6 +27,7 @@ from streamwell.models import brooklet_path
 #: Name: what runs the model, its dtype, what its weights are rounded to.
 PATHS = {
     "native": ("native", "float32", "none"),
+    "native bfloat16": ("native", "bfloat16", "none"),
     "native int8": ("native", "float32", "int8"),
     "native int4": ("native", "float32", "int4"),
     "torch float32": ("torch", "float32", "none"),
