@@ -19,6 +19,8 @@ import pytest
 import yaml
 from harness import free_port
 
+from streamwell.cli.compat import VARIABLES
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = DEPLOY / "Dockerfile"
@@ -88,6 +90,16 @@ def test_the_compose_file_is_sound() -> None:
         assert (ROOT / "deploy" / service["build"]["context"]).resolve() == ROOT
         assert (ROOT / service["build"]["dockerfile"]).is_file()
         assert service["environment"]["STREAMWELL_API_KEY"].startswith("${STREAMWELL_API_KEY:?")
+
+
+def test_compose_passes_on_what_is_read_without_a_prefix() -> None:
+    """Each variable of the other project, but for the port, which is that of the machine here."""
+    services = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"]
+    read = {variable.name for variable in VARIABLES} - {"PORT"}
+
+    for service in services.values():
+        passed = {name for name, value in service["environment"].items() if value is None}
+        assert set() == read - passed
 
 
 def manifests(*files: Path) -> dict[str, Any]:
