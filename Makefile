@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 
-.PHONY: help install serve chat docs reference screenshots test test-fast test-web test-bench test-vllm test-ray chaos chaos-ray check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 train-brooklet-sailor eval-brooklet-sailor clean
+.PHONY: help install serve chat docs reference screenshots test test-fast test-web test-bench test-docker test-vllm test-ray chaos chaos-ray check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 train-brooklet-sailor eval-brooklet-sailor clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -38,13 +38,19 @@ chat: install ## Talk to the built-in model in the terminal.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.dev ## Run all tests, but the long ones of `make chaos`.
-	$(BIN)/python -m pytest $(WORKERS) -m "not chaos and not bench"
+	$(BIN)/python -m pytest $(WORKERS) -m "not chaos and not bench and not docker"
 
 test-bench: $(VENV)/.dev ## Run the programs of docs/benchmarks.md, at sizes whose figures mean nothing.
 	$(BIN)/python -m pytest -m bench tests/docs
 
 test-fast: $(VENV)/.dev ## Run the tests that start no process and load no model.
 	$(BIN)/python -m pytest -m "not slow"
+
+test-docker: $(VENV)/.dev ## Build the image, and run the commands of docs/deployment.md on Docker's engine.
+	tests/docs/install_docker.sh
+	# fails where there is none; the tests would be left out
+	PYTHONPATH=tests/e2e $(BIN)/python tests/docs/docker_engine.py
+	$(BIN)/python -m pytest -m docker tests/docs
 
 VLLM := .venv-vllm
 VLLM_PIP = $(BIN)/pip --python $(VLLM)/bin/python install --quiet --no-warn-conflicts
