@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 
-.PHONY: help install serve chat docs reference screenshots test test-fast test-web test-bench test-peers test-vllm test-ray chaos chaos-ray check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 train-brooklet-sailor eval-brooklet-sailor clean
+.PHONY: help install serve chat docs reference screenshots test test-fast test-web test-bench test-docker test-kubernetes test-peers test-vllm test-ray chaos chaos-ray check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 train-brooklet-sailor eval-brooklet-sailor clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -38,16 +38,28 @@ chat: install ## Talk to the built-in model in the terminal.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.dev ## Run all tests, but the long ones of `make chaos`.
-	$(BIN)/python -m pytest $(WORKERS) -m "not chaos and not bench and not peers"
+	$(BIN)/python -m pytest $(WORKERS) -m "not chaos and not bench and not apart"
 
 test-bench: $(VENV)/.dev ## Run the programs of docs/benchmarks.md, at sizes whose figures mean nothing.
 	$(BIN)/python -m pytest -m bench tests/docs
 
-test-peers: $(VENV)/.bench ## Install the peers, and compare with each of them at small sizes (6 GB, long).
-	$(BIN)/python -m pytest -m peers tests/docs
-
 test-fast: $(VENV)/.dev ## Run the tests that start no process and load no model.
 	$(BIN)/python -m pytest $(WORKERS) -m "not slow"
+
+test-peers: $(VENV)/.bench ## Install the peers, and compare with each of them at small sizes (6 GB, long).
+	$(BIN)/python -m pytest -m apart tests/docs/test_guide_peers.py
+
+test-docker: $(VENV)/.dev ## Build the image, and run the commands of docs/deployment.md on Docker's engine.
+	tests/docs/install_docker.sh
+	# fails where there is none; the tests would be left out
+	PYTHONPATH=tests/e2e $(BIN)/python tests/docs/docker_engine.py
+	$(BIN)/python -m pytest -m apart tests/docs/test_guide_docker.py
+
+test-kubernetes: $(VENV)/.dev ## Run the kubectl commands of docs/deployment.md on an API server, built from Debian's source.
+	tests/docs/install_kubernetes.sh
+	# fails where it is missing; the test would be left out
+	PYTHONPATH=tests/e2e $(BIN)/python tests/docs/api_server.py
+	$(BIN)/python -m pytest -m apart tests/docs/test_guide_kubernetes.py
 
 VLLM := .venv-vllm
 VLLM_PIP = $(BIN)/pip --python $(VLLM)/bin/python install --quiet --no-warn-conflicts

@@ -19,6 +19,8 @@ import pytest
 import yaml
 from harness import free_port
 
+from streamwell.cli.compat import VARIABLES
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = DEPLOY / "Dockerfile"
@@ -90,6 +92,16 @@ def test_the_compose_file_is_sound() -> None:
         assert service["environment"]["STREAMWELL_API_KEY"].startswith("${STREAMWELL_API_KEY:?")
 
 
+def test_compose_passes_on_what_is_read_without_a_prefix() -> None:
+    """Each variable of the other project, but for the port, which is that of the machine here."""
+    services = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"]
+    read = {variable.name for variable in VARIABLES} - {"PORT"}
+
+    for service in services.values():
+        passed = {name for name, value in service["environment"].items() if value is None}
+        assert set() == read - passed
+
+
 def manifests(*files: Path) -> dict[str, Any]:
     """Objects by kind and name."""
     found = [obj for file in files for obj in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
@@ -123,11 +135,16 @@ def test_the_deployment_is_probed_limited_and_confined() -> None:
 
 
 def guide(program: str) -> list[list[str]]:
-    """Words of the guide's commands that have this program in them, without comments."""
+    """Words of the guide's commands that have this program in them, without comments.
+
+    Those of its tables and sentences, which nobody runs, are among them.
+    """
     text = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
-    lines = "".join(re.findall(r"```bash\n(.*?)```", text, re.DOTALL)).replace("\\\n", " ")
+    blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    lines += re.findall(r"`([^`\n]+)`", text)
     return [
-        shlex.split(line, comments=True) for line in lines.splitlines() if f"{program} " in line
+        shlex.split(line, comments=True) for line in lines if f"{program} " in line and " -" in line
     ]
 
 
@@ -141,7 +158,7 @@ def test_the_guide_gives_docker_what_it_finds() -> None:
     volumes, ports = {*json.loads(instructions("VOLUME")[0])}, {*instructions("EXPOSE")}
     commands = guide("docker")
 
-    assert 6 == len(commands)
+    assert 8 == len(commands)
     for words in commands:
         assert all((ROOT / file).is_file() for file in values("-f", words))
         assert {value.partition("=")[0] for value in values("--build-arg", words)} <= {*arguments}
@@ -155,7 +172,7 @@ def test_the_guide_gives_compose_what_it_finds() -> None:
     services = yaml.safe_load(text)["services"]
     for words in (command for command in guide("docker") if "compose" in command):
         variables = [word.partition("=")[0] for word in words[: words.index("docker")]]
-        named = words[words.index("--build") + 1 :]
+        named = words[words.index("--build") + 1 :] if "--build" in words else []
 
         assert all(re.search(rf"\$\{{{name}\b|^ +{name}:", text, re.M) for name in variables)
         assert all(values("--profile", words) == services[name]["profiles"] for name in named)

@@ -21,7 +21,7 @@ ALL = [block for path in guide() for block in blocks(path)]
 #: What people type, or save to a file and start, whole or a part of it.
 COMMANDS = [one for one in ALL if one.language in ("bash", "python", "js")]
 FRAGMENTS = [one for one in ALL if one.stands_in]
-LEAST_SHARE = 0.83
+LEAST_SHARE = 0.9
 PAGES = sorted({block.path for block in COMMANDS if block.is_of_its_page} - {ROOT / "README.md"})
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TARGETS = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)

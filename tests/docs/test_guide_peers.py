@@ -8,7 +8,7 @@ import pytest
 from commands import environment, run
 from guide import Block, blocks_run_by
 
-pytestmark = [pytest.mark.slow, pytest.mark.peers, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.slow, pytest.mark.apart, pytest.mark.timeout(0)]
 
 #: To install what is not there takes an hour and more.
 LINE_TIMEOUT_S = 3 * 3600

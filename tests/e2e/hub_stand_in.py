@@ -121,11 +121,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(hub: Hub) -> Iterator[Hub]:
-    """The hub, on a port of its own."""
+def serving(hub: Hub, host: str = "127.0.0.1") -> Iterator[Hub]:
+    """The hub, on a port of its own at this address of the machine."""
     handler = type("Handler", (_Handler,), {"hub": hub})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        hub.url = f"http://127.0.0.1:{server.server_port}"
+    with ThreadingHTTPServer((host, 0), handler) as server:
+        hub.url = f"http://{host}:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield hub
