@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r"```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_MARK = re.compile(r"<!-- (not run|run by|stands in|saved as): (.+?) -->\n+$")
+_MARK = re.compile(r"<!-- (run by|stands in|saved as): (.+?) -->\n+$")
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 
@@ -20,7 +20,6 @@ class Block:
     """A block of code, and what the comment before it says, if there is one.
 
     Attributes:
-        not_run: Why tests cannot run it.
         run_by: The test that takes it from the page and runs it, where a page cannot be run.
         stands_in: The source that it is a part of; a test compares them.
         saved_as: The file that the blocks after it find it in.
@@ -30,7 +29,6 @@ class Block:
     line: int
     language: str
     code: str
-    not_run: str = ""
     run_by: str = ""
     stands_in: str = ""
     saved_as: str = ""
@@ -38,7 +36,7 @@ class Block:
     @property
     def is_of_its_page(self) -> bool:
         """It is run, or saved, with all others of the page."""
-        return not (self.not_run or self.run_by or self.stands_in)
+        return not (self.run_by or self.stands_in)
 
     @property
     def is_in_checkout(self) -> bool:

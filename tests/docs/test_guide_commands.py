@@ -6,8 +6,6 @@ import ast
 import json
 import re
 import tomllib
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +19,6 @@ ALL = [block for path in guide() for block in blocks(path)]
 #: What people type, or save to a file and start, whole or a part of it.
 COMMANDS = [one for one in ALL if one.language in ("bash", "python", "js")]
 FRAGMENTS = [one for one in ALL if one.stands_in]
-LEAST_SHARE = 0.9
 PAGES = sorted({block.path for block in COMMANDS if block.is_of_its_page} - {ROOT / "README.md"})
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TARGETS = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
@@ -50,18 +47,6 @@ def test_page_runs(path: Path, folder: Path, url: str, hub: Hub) -> None:
             assert "event: done" in printed or "data: [DONE]" in printed
 
 
-def test_enough_is_run(summary: Callable[..., None]) -> None:
-    """Most commands are run; each of the others has its reason."""
-    ways = Counter(
-        "not run" if block.not_run else "compared with the source" if block.stands_in else "run"
-        for block in COMMANDS
-    )
-    summary(f"commands={len(COMMANDS)}", *(f"{count} {way}" for way, count in ways.most_common()))
-
-    left_out = [f"{block}: {block.not_run}" for block in COMMANDS if block.not_run]
-    assert ways["run"] >= LEAST_SHARE * len(COMMANDS), "\n".join(left_out)
-
-
 @pytest.mark.parametrize("block", FRAGMENTS, ids=str)
 def test_fragment_stands_in_its_source(block: Block) -> None:
     """Each paragraph of it, but for how lines are broken."""
@@ -82,9 +67,9 @@ def _without_layout(code: str) -> str:
 
 @pytest.mark.parametrize("block", ALL, ids=str)
 def test_block_is_sound(block: Block) -> None:
-    """What is not run is well-formed: programs, data, and every line that starts a server."""
+    """Whatever it is, it is well-formed: programs, data, and every line that starts a server."""
     assert block.language in {"bash", "python", "js", "json", "toml", "text"}
-    assert block.language != "js" or not block.is_of_its_page, "nobody runs it: say why"
+    assert block.language != "js" or not block.is_of_its_page, "nobody runs it: say who does"
     if block.run_by:
         assert "blocks_run_by(__file__)" in (ROOT / block.run_by).read_text(encoding="utf-8")
     if block.language == "json":

@@ -1,7 +1,7 @@
 """The commands of `docs/deployment.md` for a cluster; `make test-kubernetes` runs them.
 
-On an API server of Kubernetes: it takes what it is given, or says what is wrong with it. There is no
-node, so that no pod is started.
+On an API server of Kubernetes: it takes what it is given, or says what is wrong with it. There is
+no node, so that no pod is started.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The commands of `bench.peers` run to their end with all peers, at sizes whose figures mean nothing."""
+"""The commands of `bench.peers` run with all peers, at sizes whose figures mean nothing."""
 
 from __future__ import annotations
 
