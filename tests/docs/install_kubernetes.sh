@@ -7,7 +7,7 @@ target=$PWD/build/kubernetes
 missing=
 command -v etcd >/dev/null || missing="$missing etcd-server"
 command -v kubectl >/dev/null || missing="$missing kubernetes-client"
-test -x "$target/kube-apiserver" || missing="$missing golang-go"
+test -x "$target/kube-apiserver" || missing="$missing golang-go jq make rsync"
 test -z "$missing" || { apt-get update -qq && apt-get install -qq -y --no-install-recommends $missing >/dev/null; }
 test ! -x "$target/kube-apiserver" || exit 0
 
@@ -24,5 +24,8 @@ cd "$work"
 apt-get "$@" -o APT::Sandbox::User=root source --download-only kubernetes >/dev/null
 tar xzf kubernetes_*.orig.tar.gz
 cd kubernetes-*/
-# what it is built of is in the package
-GOFLAGS=-mod=vendor GOCACHE="$work/cache" CGO_ENABLED=0 go build -o "$target/kube-apiserver" ./cmd/kube-apiserver
+# as the package is built: in the place where Go looks for it, and without anything from outside
+mkdir -p .go/src/k8s.io
+ln -s ../../.. .go/src/k8s.io/kubernetes
+env HOME="$work" GOPATH="$PWD/.go" GOCACHE="$work/cache" CGO_ENABLED=0 make WHAT=cmd/kube-apiserver >/dev/null
+cp _output/bin/kube-apiserver "$target/"
