@@ -28,16 +28,34 @@ def test_addresses_are_taken_as_they_are_known(url: str, base: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("port", "url"), [("8123", "http://127.0.0.1:8123"), ("", "http://127.0.0.1:8000")]
+    ("port", "found"),
+    [
+        ("8123", "http://127.0.0.1:8123"),
+        (" 8123 ", "http://127.0.0.1:8123"),
+        ("abc", "STREAMWELL_PORT must be a number from 1 to 65535, not 'abc'"),
+        ("", "STREAMWELL_PORT must be a number from 1 to 65535, not ''"),
+        ("0", "STREAMWELL_PORT must be a number from 1 to 65535, not '0'"),
+    ],
 )
-def test_the_port_of_a_shell_is_that_of_its_server(port: str, url: str) -> None:
-    """`streamwell serve` takes its port from there, so the commands find it."""
-    code = "from streamwell.cli.address import Address; print(Address().base)"
+def test_the_port_of_a_shell_is_that_of_its_server(port: str, found: str) -> None:
+    """`streamwell serve` takes its port from there; the commands find it, or say what is wrong."""
+    code = (
+        "from streamwell.cli.address import Address, InvalidRequest\n"
+        "try: print(Address().base)\n"
+        "except InvalidRequest as error: print(error)"
+    )
     printed = subprocess.check_output(
         [sys.executable, "-c", code], env=os.environ | {"STREAMWELL_PORT": port}, text=True
     )
 
-    assert f"{url}\n" == printed
+    assert f"{found}\n" == printed
+
+
+@pytest.mark.parametrize("url", ["", "ftp://x", "http://", "http://[::1", "http://127.0.0.1:99999"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    """By the flag's name: no server can answer there."""
+    with pytest.raises(InvalidRequest, match=r"^--url must be an address such as"):
+        _ = Address(url=url).base
 
 
 def test_of_several_keys_the_first_is_sent() -> None:

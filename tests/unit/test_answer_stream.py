@@ -139,9 +139,10 @@ def test_what_a_server_says_cannot_control_the_terminal() -> None:
 def test_patience_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that stays away: one line, which says how to go on."""
     monkeypatch.setattr(answer_stream, "PATIENCE_S", 0.0)
+    hint = r"when the server is back, `streamwell runs follow r1 --url \S+` goes on"
     with (
         serving((200, SSE, frame(1, "a"))) as (client, _),
-        pytest.raises(ConnectionLost, match=r"broke off: .*closed; `streamwell runs follow r1`"),
+        pytest.raises(ConnectionLost, match=rf"broke off: .*closed; {hint}$"),
     ):
         texts_of(start(client))
 

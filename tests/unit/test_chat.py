@@ -163,13 +163,12 @@ def test_a_server_that_ended_is_not_waited_for() -> None:
 
 
 def test_an_address_without_a_server_is_told_in_one_line() -> None:
-    """Nobody answers there, or it is no address."""
-    with serving({}) as url:
+    """Nobody answers there."""
+    with serving({}) as nowhere:
         pass
-    for nowhere in (url, "http://[::1", "nonsense://x"):
-        with pytest.raises(SystemExit) as exit_:
-            run(Address(url=nowhere), model="", system="")
-        assert str(exit_.value.code).startswith(f"streamwell: no server answers at {nowhere}: ")
+    with pytest.raises(SystemExit) as exit_:
+        run(Address(url=nowhere), model="", system="")
+    assert str(exit_.value.code).startswith(f"streamwell: no server answers at {nowhere}: ")
 
 
 @pytest.mark.filterwarnings("ignore:Cyclopts application")  # that it runs within a test

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx2
 
+from streamwell.cli.address import DEFAULT_URL
 from streamwell.cli.events import Frame, frames_of
 from streamwell.cli.remote import (
     CONNECT_S,
@@ -118,11 +119,18 @@ class AnswerStream:
     def _pause(self, pause_s: float, error: Exception) -> None:
         reason = reason_of(error)
         if time.monotonic() + pause_s > self._deadline_s:
-            hint = f"; `streamwell runs follow {self.run_id}` goes on" if self.run_id else ""
-            raise ConnectionLost(f"the answer broke off: {reason}{hint}")
+            raise ConnectionLost(f"the answer broke off: {reason}{self._hint()}")
         if pause_s == _FIRST_PAUSE_S:
             print(f"streamwell: {reason}; trying again for {PATIENCE_S:.0f} s", file=sys.stderr)
         time.sleep(pause_s)
+
+    def _hint(self) -> str:
+        """How the answer can be taken up later, if it can."""
+        if not self.run_id:
+            return ""
+        url = str(self._client.base_url).rstrip("/")
+        address = "" if url == DEFAULT_URL else f" --url {url}"
+        return f"; when the server is back, `streamwell runs follow {self.run_id}{address}` goes on"
 
     def _connection(self) -> Iterator[dict[str, Any]]:
         """Payloads of one connection; returns at the answer's end, raises `_Cut` before it."""

@@ -37,7 +37,7 @@ _WRONG = (StreamwellError, UnfitServer, httpx2.HTTPError)
 
 
 def run(address: Address, *, model: str, system: str) -> None:
-    """Read a line, stream the answer, until the input ends; Ctrl-C stops an answer.
+    """Read a line, stream the answer, until the input ends; Ctrl-C stops an answer, or leaves.
 
     Exits with 1 and one line when there is no server to talk to.
     """
@@ -60,7 +60,8 @@ class _Chat:
     def converse(self) -> None:
         """Until the input ends. In a pipe what goes wrong ends it; on a terminal it is told."""
         if self._input.is_terminal:
-            print("/help lists commands; Ctrl-C stops an answer, Ctrl-D leaves.", file=sys.stderr)
+            keys = "Ctrl-C stops an answer; without one it leaves, as Ctrl-D does"
+            print(f"/help lists commands; {keys}.", file=sys.stderr)
         while True:
             try:
                 self._turn(self._input.read())

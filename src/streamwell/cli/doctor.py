@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from json import dumps
+from pathlib import Path
 
 from rich.text import Text
 
 from streamwell import __version__
+from streamwell.cli.address import usual_port
 from streamwell.cli.tables import print_table
+from streamwell.core.errors import InvalidRequest
 from streamwell.models import BUILT_IN, built_in_path
 from streamwell.models.memory import PROCESS_BYTES, available_bytes
 from streamwell.settings import Settings, default_data_dir
@@ -160,7 +163,9 @@ def _model_facts() -> Iterator[Fact]:
 
 
 def _data_dir_fact() -> Fact:
-    folder = default_data_dir()
+    folder = Path(os.environ.get("STREAMWELL_DATA_DIR") or default_data_dir()).expanduser()
+    if folder.exists() and not folder.is_dir():
+        return Fact("data folder", str(folder), "is a file; give --data-dir", is_problem=True)
     nearest = next(p for p in (folder, *folder.parents) if p.exists())
     if not os.access(nearest, os.W_OK):
         return Fact("data folder", str(folder), "not writable; give --data-dir", is_problem=True)
@@ -173,13 +178,14 @@ def _data_dir_fact() -> Fact:
 
 def _port_fact() -> Fact:
     """Whether somebody listens where the server would without flags."""
-    settings = Settings()
-    text = os.environ.get("STREAMWELL_PORT") or str(settings.port)
-    if not text.isdecimal() or (port := int(text)) > 65535:
-        advice = "STREAMWELL_PORT must be a number from 0 to 65535"
-        return Fact("port", text, advice, is_problem=True)
+    host = os.environ.get("STREAMWELL_HOST") or Settings().host
+    try:
+        port = usual_port()
+    except InvalidRequest as error:
+        return Fact("port", os.environ["STREAMWELL_PORT"], str(error), is_problem=True)
     with socket.socket() as probe:
         probe.settimeout(1.0)
-        is_taken = probe.connect_ex((settings.host, port)) == 0
-    name, found = f"port {port}", "taken" if is_taken else "free"
-    return Fact(name, found, "a server may run already; else give --port" if is_taken else "")
+        is_taken = probe.connect_ex((host, port)) == 0
+    if is_taken:
+        return Fact(f"port {port}", "taken", "a server may run already; else set STREAMWELL_PORT")
+    return Fact(f"port {port}", "free")

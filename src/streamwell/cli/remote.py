@@ -80,7 +80,7 @@ def check_answers(url: str) -> None:
     if not answers(url):
         raise UnfitServer(
             f"no server answers at {url}: start one with `streamwell serve`, or name another with "
-            "--url or STREAMWELL_URL"
+            "--url, STREAMWELL_URL or STREAMWELL_PORT"
         )
 
 
