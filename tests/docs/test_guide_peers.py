@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.apart, pytest.mark.timeout(0)]
 #: To install what is not there takes an hour and more.
 LINE_TIMEOUT_S = 3 * 3600
 #: What each comparison gets besides; of two flags the last holds.
-SMALL = "--model smol135 --streams 1 --prefill 8 --rounds 1"
+SMALL = "--model smol135 --streams 1 --prefill 64 --rounds 1"
 
 
 @pytest.mark.parametrize("block", blocks_run_by(__file__), ids=str)
