@@ -11,12 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import yaml
+from commands import logged
 from guide import ROOT
 from harness import eventually, free_port
 
 _PROGRAM = ROOT / "build" / "kubernetes" / "kube-apiserver"
 _TOKEN, _USER = "of-the-tests", "tester"
-_START_S, _STOP_S = 120, 30
+_START_S = 120
 
 
 def missing() -> str:
@@ -37,9 +38,9 @@ def running() -> Iterator[Path]:
         etcd += ["--listen-client-urls", database, "--advertise-client-urls", database]
         etcd += ["--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers]
         etcd += ["--initial-cluster", f"default={peers}"]
-        processes.enter_context(_process(etcd, folder / "etcd.log"))
+        processes.enter_context(logged(etcd, folder / "etcd.log"))
         command = _api_server(folder, database, port)
-        server = processes.enter_context(_process(command, folder / "server.log"))
+        server = processes.enter_context(logged(command, folder / "server.log"))
         config = folder / "config.yaml"
         config.write_text(yaml.safe_dump(_config(port)), encoding="utf-8")
         eventually(
@@ -100,19 +101,6 @@ def _config(port: int) -> dict[str, object]:
         "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": _USER}}],
         "current-context": "tests",
     }
-
-
-@contextmanager
-def _process(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with (
-        log.open("wb") as file,
-        subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True) as process,
-    ):
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait(_STOP_S)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,20 @@ def serving(
                 os.killpg(process.pid, last_signal)
 
 
+@contextmanager
+def logged(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A server of somebody else's, which writes to this file, until this is left."""
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(DEADLINE_S)
+
+
 def environment(folder: Path, hub: str = "") -> dict[str, str]:
     """Settings of what is typed in this folder: `streamwell` of this interpreter, and the hub."""
     if not (_PROGRAMS / "streamwell").exists():

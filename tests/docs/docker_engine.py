@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from commands import logged
 from harness import eventually
 
 _QUICK_S = 120
@@ -76,23 +77,10 @@ def running() -> Iterator[Engine]:
         engine = Engine(f"unix://{folder / 'socket'}")
         command = ["dockerd", "--host", engine.address, "--pidfile", str(folder / "pid")]
         command += ["--data-root", str(folder / "data"), "--exec-root", str(folder / "exec")]
-        with _process(command, folder / "log") as daemon:
+        with logged(command, folder / "log") as daemon:
             eventually(lambda: daemon.poll() or engine.can("info"), "an engine", _START_S)
             assert daemon.poll() is None, (folder / "log").read_text(encoding="utf-8")
             yield engine
-
-
-@contextmanager
-def _process(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with (
-        log.open("wb") as file,
-        subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True) as process,
-    ):
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait(_QUICK_S)
 
 
 def _can_start() -> bool:

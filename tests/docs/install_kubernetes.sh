@@ -1,6 +1,6 @@
 #!/bin/sh
 # An API server of Kubernetes, built from the source package that Debian makes its `kubectl` of, the
-# database that it wants, and `kubectl`, where they are missing. Ten minutes on two cores.
+# database that it wants, and `kubectl`, where they are missing. Some five minutes on two cores.
 set -eu
 
 target=$PWD/build/kubernetes
