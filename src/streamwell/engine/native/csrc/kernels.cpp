@@ -24,7 +24,7 @@ int32_t sw_has_bfloat16() {
 
 // Numbers per head and position of keys in a cache of pairs; 0 where this variant has none.
 int64_t sw_pair_key_dim(int64_t head_dim) {
-#if defined(__AMX_TILE__)
+#if defined(__AVX512BF16__)
   return key_dim_of(head_dim);
 #else
   return head_dim * 0;

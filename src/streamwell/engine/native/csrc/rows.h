@@ -11,7 +11,7 @@ namespace streamwell {
 constexpr int64_t kRowsWorthThreads = 8;
 
 // The cache of one layer: keys `[blocks, kv_heads, head_dim, 16]`, sixteen positions side by side as
-// scores need them, values `[blocks, kv_heads, 16, head_dim]`. In bfloat16 (`tile_attention.h`) pairs
+// scores need them, values `[blocks, kv_heads, 16, head_dim]`. In bfloat16 (`pair_attention.h`) pairs
 // that are multiplied together lie side by side: of dimensions in keys, of positions in values.
 struct Cache {
   float* keys;

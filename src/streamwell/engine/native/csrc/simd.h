@@ -26,9 +26,9 @@ inline F32 load(const float* p) { return _mm512_loadu_ps(p); }
 inline void store(float* p, F32 v) { _mm512_storeu_ps(p, v); }
 // Assembler, because the compiler would go through an integer register, or load many of these ahead
 // and spill them; a broadcast from memory costs a load and nothing else.
-inline I32 broadcast_four_bytes(const uint8_t* p) {
+inline I32 broadcast_four_bytes(const void* p) {
   I32 v;
-  asm volatile("vpbroadcastd %1, %0" : "=v"(v) : "m"(*reinterpret_cast<const uint8_t(*)[4]>(p)));
+  asm volatile("vpbroadcastd %1, %0" : "=v"(v) : "m"(*static_cast<const uint8_t(*)[4]>(p)));
   return v;
 }
 inline F32 add(F32 a, F32 b) { return _mm512_add_ps(a, b); }
@@ -139,7 +139,7 @@ inline float largest(F32 v) {
 }
 inline I32 zero_int() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 inline I32 broadcast_int(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
-inline I32 broadcast_four_bytes(const uint8_t* p) {
+inline I32 broadcast_four_bytes(const void* p) {
   int32_t value;
   std::memcpy(&value, p, 4);
   return broadcast_int(value);

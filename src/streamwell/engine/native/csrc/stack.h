@@ -34,7 +34,7 @@ struct Stack {
   Linear head;  // an encoder has none
   Epilogue activation;
   int32_t is_parallel;     // the feed-forward layer reads what attention reads
-  int32_t has_pair_cache;  // `tile_attention.h`
+  int32_t has_pair_cache;  // `pair_attention.h`
 };
 
 // One step. Buffers hold as many rows as the step has.
@@ -146,15 +146,15 @@ void encode(const Stack& encoder, const Stack& decoder, const Batch& batch) {
 }
 
 inline void encode(const Stack& encoder, const Stack& decoder, const Batch& batch) {
-#if defined(__AMX_TILE__)
-  if (encoder.has_pair_cache) return encode<TileTask>(encoder, decoder, batch);
+#if defined(__AVX512BF16__)
+  if (encoder.has_pair_cache) return encode<PairAttention>(encoder, decoder, batch);
 #endif
   encode<FloatTask>(encoder, decoder, batch);
 }
 
 inline void decode(const Stack& stack, const Batch& batch) {
-#if defined(__AMX_TILE__)
-  if (stack.has_pair_cache) run_layers<TileTask>(stack, batch);
+#if defined(__AVX512BF16__)
+  if (stack.has_pair_cache) run_layers<PairAttention>(stack, batch);
 #endif
   if (!stack.has_pair_cache) run_layers<FloatTask>(stack, batch);
   const int64_t size = stack.hidden_size;

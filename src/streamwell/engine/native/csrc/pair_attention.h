@@ -1,0 +1,213 @@
+// Attention in bfloat16 over a cache of pairs.
+//
+// A block holds 16 positions: keys as `[kv_heads, key_dim / 2, 16, 2]`, neighbouring dimensions side
+// by side and zeros up to a multiple of 32 dimensions; values as `[kv_heads, 8, head_dim, 2]`,
+// neighbouring positions side by side. So both are what the processor multiplies, where they lie.
+// Softmax and sums are float32.
+#pragma once
+
+#include "attention.h"
+#include "bfloat16.h"
+
+namespace streamwell {
+
+// Dimensions of a key in a cache of pairs.
+inline int64_t key_dim_of(int64_t head_dim) { return (head_dim + 31) / 32 * 32; }
+
+#if defined(__AVX512BF16__)
+
+// How rows are written into a cache of pairs.
+struct PairCache {
+  // Blocks are read up to their ends, times zero where nothing was written: what another sequence left
+  // there may not be finite.
+  static void open_block(int64_t block, Heads heads, const Cache& cache) {
+    const int64_t key_bytes = heads.kv * key_dim_of(heads.dim) * kLanes * 2;
+    std::memset(keys_of(cache, block * heads.kv, heads.dim), 0, key_bytes);
+    std::memset(values_of(cache, block * heads.kv, heads.dim), 0, heads.kv * heads.dim * kLanes * 2);
+  }
+
+  static void write(const float* key, const float* value, int64_t slot, Heads heads,
+                    const Cache& cache) {
+    const int64_t block = slot / kLanes, place = slot % kLanes;
+    for (int64_t h = 0; h < heads.kv; ++h, key += heads.dim, value += heads.dim) {
+      uint16_t* keys = keys_of(cache, block * heads.kv + h, heads.dim) + place * 2;
+      uint16_t* values = values_of(cache, block * heads.kv + h, heads.dim);
+      values += place / 2 * heads.dim * 2 + place % 2;
+      for (int64_t d = 0; d < heads.dim; d += kLanes) {
+        uint16_t narrow[kLanes];
+        store_pairs(narrow, load(key + d));
+        for (int i = 0; i < kLanes; ++i) keys[(d + i) / 2 * kLanes * 2 + i % 2] = narrow[i];
+        store_pairs(narrow, load(value + d));
+        for (int i = 0; i < kLanes; ++i) values[(d + i) * 2] = narrow[i];
+      }
+    }
+  }
+
+  static uint16_t* keys_of(const Cache& cache, int64_t head, int64_t dim) {
+    return reinterpret_cast<uint16_t*>(cache.keys) + head * key_dim_of(dim) * kLanes;
+  }
+
+  static uint16_t* values_of(const Cache& cache, int64_t head, int64_t dim) {
+    return reinterpret_cast<uint16_t*>(cache.values) + head * dim * kLanes;
+  }
+
+  static void store_pairs(uint16_t* out, F32 values) {
+    const __m256bh narrow = _mm512_cvtneps_pbh(values);
+    std::memcpy(out, &narrow, sizeof(narrow));
+  }
+};
+
+// A task whose rows are taken `Products::rows` at a time. `Products` multiply so many queries, or their
+// weights, with a tile of keys, or the values of one.
+template <class Products>
+class PairTask {
+ public:
+  using CacheKind = PairCache;
+  static constexpr int64_t max_rows = Products::rows_per_task;
+
+  PairTask(const Attention& attention, const Task& task, Scratch& scratch)
+      : attention_(attention), task_(task), heads_(attention.heads),
+        rows_(task.tokens * heads_.group()), key_dim_(key_dim_of(heads_.dim)),
+        seen_(scratch.seen) {
+    const int64_t padded = (rows_ + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce;
+    scratch.floats.resize(padded * (heads_.dim + key_dim_ / 2) + kRowsAtOnce * kTileKeys * 3 / 2);
+    sums_ = scratch.floats.data();
+    scores_ = sums_ + padded * heads_.dim;
+    weights_ = reinterpret_cast<uint16_t*>(scores_ + kRowsAtOnce * kTileKeys);
+    queries_ = weights_ + kRowsAtOnce * kTileKeys;
+    pack_queries();
+  }
+
+  void run() {
+    const Gathered gathered(attention_, task_, sums_, seen_);
+    const int64_t end = task_.end();
+    for (int64_t key = attention_.first_key(task_.start); key < end; key += kTileKeys)
+      for (int64_t first = 0; first < rows_; first += kRowsAtOnce) {
+        const int64_t count = std::min(kRowsAtOnce, rows_ - first);
+        if (last_seen(first + count - 1) >= key) attend(first, count, key, end);
+      }
+    gathered.write();
+  }
+
+  static void leave() { Products::leave(); }
+
+ private:
+  static constexpr int64_t kRowsAtOnce = Products::rows;
+
+  int64_t last_seen(int64_t r) const { return task_.last_seen(r, heads_.group()); }
+
+  // 32 dimensions of the rows that are taken at once lie together.
+  void pack_queries() {
+    const F32 scale = broadcast(attention_.scale);
+    for (int64_t r = 0; r < rows_; ++r) {
+      const float* query = attention_.queries + task_.offset_of(r, heads_.group(),
+                                                                attention_.query_floats, heads_.dim);
+      uint16_t* out = queries_ + r / kRowsAtOnce * kRowsAtOnce * key_dim_ + r % kRowsAtOnce * 32;
+      for (int64_t d = 0; d < key_dim_; d += kLanes) {
+        const F32 values = d < heads_.dim ? mul(load(query + d), scale) : zero();
+        PairCache::store_pairs(out + d / 32 * kRowsAtOnce * 32 + d % 32, values);
+      }
+    }
+  }
+
+  void attend(int64_t first, int64_t count, int64_t key, int64_t end) {
+    const int64_t num_blocks = (std::min<int64_t>(end, key + kTileKeys) - key + kLanes - 1) / kLanes;
+    const uint16_t *keys[kTileBlocks], *values[kTileBlocks];
+    for (int64_t b = 0; b < kTileBlocks; ++b) {  // after the last block comes the last block again
+      const int64_t block = task_.blocks[key / kLanes + std::min(b, num_blocks - 1)];
+      const int64_t head = block * heads_.kv + task_.kv_head;
+      keys[b] = PairCache::keys_of(attention_.cache, head, heads_.dim);
+      values[b] = PairCache::values_of(attention_.cache, head, heads_.dim);
+    }
+    const int height = static_cast<int>(count);
+    Products::score(height, queries_ + first * key_dim_, keys, key_dim_, scores_);
+    for (int64_t r = 0; r < count; ++r) soften_row(first + r, r, key, num_blocks);
+    Products::gather(height, weights_, values, num_blocks, heads_.dim, sums_ + first * heads_.dim);
+  }
+
+  void soften_row(int64_t row, int64_t r, int64_t key, int64_t num_blocks) {
+    float* scores = scores_ + r * kTileKeys;
+    const Sight sight(last_seen(row), attention_.window, key);
+    const Shaping shaping = shaping_of(attention_, task_, row, key);
+    const float correction = soften(scores, num_blocks, shaping, sight, seen_[row]);
+    for (int64_t b = 0; b < num_blocks; ++b)
+      PairCache::store_pairs(weights_ + r * kTileKeys + b * kLanes, load(scores + b * kLanes));
+    if (correction == 1.0f) return;
+    float* sums = sums_ + row * heads_.dim;
+    for (int64_t d = 0; d < heads_.dim; d += kLanes)
+      store(sums + d, mul(load(sums + d), broadcast(correction)));
+  }
+
+  const Attention& attention_;
+  const Task& task_;
+  const Heads& heads_;
+  int64_t rows_, key_dim_;
+  std::vector<Seen>& seen_;
+  float *sums_, *scores_;
+  uint16_t *weights_, *queries_;
+};
+
+// A few rows of queries times a tile of keys, and their weights times its values, in vectors.
+struct VectorProducts {
+  static constexpr int64_t rows = kQueries, rows_per_task = 8 * kQueries;
+
+  // scores[r, key] = query r times key; scores are `[rows, kTileKeys]`.
+  template <int R = kQueries>
+  static void score(int height, const uint16_t* queries, const uint16_t* const (&keys)[kTileBlocks],
+                    int64_t key_dim, float* scores) {
+    if constexpr (R > 1)
+      if (height < R) return score<R - 1>(height, queries, keys, key_dim, scores);
+    F32 sums[R][kTileBlocks] = {};
+    for (int64_t d = 0; d < key_dim; d += 2) {
+      const uint16_t* query = queries + d / 32 * kQueries * 32 + d % 32;
+      I32 columns[kTileBlocks];
+      for (int b = 0; b < kTileBlocks; ++b) columns[b] = load_int(keys[b] + d * kLanes);
+      for (int r = 0; r < R; ++r) {
+        const I32 pair = broadcast_four_bytes(query + r * 32);
+        for (int b = 0; b < kTileBlocks; ++b) sums[r][b] = dot_pairs(sums[r][b], pair, columns[b]);
+      }
+    }
+    for (int r = 0; r < R; ++r)
+      for (int b = 0; b < kTileBlocks; ++b) store(scores + r * kTileKeys + b * kLanes, sums[r][b]);
+  }
+
+  // sums[r] += weights[r] times values; sums are `[rows, dim]`.
+  template <int R = kQueries>
+  static void gather(int height, const uint16_t* weights,
+                     const uint16_t* const (&values)[kTileBlocks], int64_t num_blocks, int64_t dim,
+                     float* sums) {
+    if constexpr (R > 1)
+      if (height < R) return gather<R - 1>(height, weights, values, num_blocks, dim, sums);
+    int64_t d = 0;
+    for (; d + kTileVectors * kLanes <= dim; d += kTileVectors * kLanes)
+      gather_some<R, kTileVectors>(weights, values, num_blocks, dim, d, sums);
+    for (; d < dim; d += kLanes) gather_some<R, 1>(weights, values, num_blocks, dim, d, sums);
+  }
+
+  static void leave() {}
+
+ private:
+  // The same for V vectors of dimensions from d on.
+  template <int R, int V>
+  static void gather_some(const uint16_t* weights, const uint16_t* const (&values)[kTileBlocks],
+                          int64_t num_blocks, int64_t dim, int64_t d, float* result) {
+    F32 sums[R][V];
+    for (int r = 0; r < R; ++r)
+      for (int v = 0; v < V; ++v) sums[r][v] = load(result + r * dim + d + v * kLanes);
+    for (int64_t key = 0; key < num_blocks * kLanes; key += 2) {
+      const uint16_t* value = values[key / kLanes] + (key % kLanes / 2 * dim + d) * 2;
+      I32 columns[V];
+      for (int v = 0; v < V; ++v) columns[v] = load_int(value + v * kLanes * 2);
+      for (int r = 0; r < R; ++r) {
+        const I32 pair = broadcast_four_bytes(weights + r * kTileKeys + key);
+        for (int v = 0; v < V; ++v) sums[r][v] = dot_pairs(sums[r][v], pair, columns[v]);
+      }
+    }
+    for (int r = 0; r < R; ++r)
+      for (int v = 0; v < V; ++v) store(result + r * dim + d + v * kLanes, sums[r][v]);
+  }
+};
+
+#endif
+
+}  // namespace streamwell
