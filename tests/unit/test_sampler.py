@@ -51,7 +51,7 @@ def tokens_of(sampled: list[Sampled]) -> list[int]:
     return [one.token_id for one in sampled]
 
 
-def draw_many(logits: torch.Tensor, seq: Sequence) -> Counter[int]:
+def draw_many(logits: torch.Tensor, seq: Sequence, times: int = NUM_DRAWS) -> Counter[int]:
     """What one row of logits gives under many seeds."""
     seqs = [
         a_seq(
@@ -59,9 +59,9 @@ def draw_many(logits: torch.Tensor, seq: Sequence) -> Counter[int]:
             tuple(seq.token_ids[: seq.num_prompt_tokens]),
             tuple(seq.token_ids[seq.num_prompt_tokens :]),
         )
-        for seed in range(NUM_DRAWS)
+        for seed in range(times)
     ]
-    return Counter(tokens_of(Sampler(EOS)(logits.repeat(NUM_DRAWS, 1), seqs)))
+    return Counter(tokens_of(Sampler(EOS)(logits.repeat(times, 1), seqs)))
 
 
 def assert_drawn_from(expected: torch.Tensor, drawn: Counter[int]) -> None:
@@ -121,6 +121,8 @@ ORACLE_CASES = {
     "min-p": {"min_p": 0.1},
     "min-p of one": {"min_p": 1.0},
     "top-k, then top-p": {"top_k": 6, "top_p": 0.9},
+    "top-k of many, then top-p": {"top_k": 700, "top_p": 0.9},
+    "top-k of as many as are put in order at first": {"top_k": 256},
     "all cuts, hot": {"temperature": 1.5, "top_k": 12, "top_p": 0.9, "min_p": 0.08},
     "repetition discouraged": {"repetition_penalty": 1.8},
     "repetition encouraged": {"repetition_penalty": 0.6},
@@ -135,6 +137,28 @@ def test_draws_are_those_of_transformers(params: dict[str, float]) -> None:
     seq = a_seq(params_of(**params), completion=COMPLETION)
 
     assert_drawn_from(oracle(logits, seq), draw_many(logits, seq))
+
+
+@pytest.mark.parametrize("spread", [0.1, 3.0, 12.0], ids=["flat", "usual", "steep"])
+@pytest.mark.parametrize("params", ORACLE_CASES.values(), ids=ORACLE_CASES)
+def test_a_large_vocabulary_is_drawn_from_as_by_transformers(
+    params: dict[str, float], spread: float
+) -> None:
+    """A cut may leave one of 6001 tokens, thousands or all: each part gets its share of draws."""
+    logits = spread * torch.randn(1, 6001, generator=torch.Generator().manual_seed(5))
+    seq = a_seq(params_of(**params), completion=COMPLETION)
+    expected = oracle(logits, seq)
+
+    drawn = draw_many(logits, seq, times=600)
+
+    assert drawn.keys() <= set(expected.nonzero()[:, 0].tolist())
+    shares = torch.stack([part.sum() for part in expected.split(500)]).tolist()
+    parts: Counter[int] = Counter()
+    for token, count in drawn.items():
+        parts[token // 500] += count
+    for part, share in enumerate(shares):
+        deviation = (600 * share * max(0.0, 1 - share)) ** 0.5
+        assert abs(parts[part] - 600 * share) <= MAX_SIGMAS * deviation + 1e-2
 
 
 def test_each_row_has_its_own_parameters() -> None:

@@ -10,6 +10,7 @@ The order of the filters is that of Transformers: penalties, temperature, top-k,
 from __future__ import annotations
 
 import torch
+from torch.nn.functional import pad
 
 from streamwell.core.types import SamplingParams
 from streamwell.engine.sequence import Sampled, Sequence
@@ -19,6 +20,11 @@ _GAMMA = 0x9E3779B97F4A7C15
 
 #: Below this a temperature is as good as greedy, and dividing by it would overflow.
 MIN_TEMPERATURE = 1e-5
+
+#: Tokens whose probabilities are summed before one of them is looked for.
+_BLOCK = 128
+#: How many of the likeliest tokens are put in order at first, and how many times as many then.
+_LIKELIEST, _MORE = 256, 16
 
 
 def uniform(seed: int, index: int) -> float:
@@ -61,8 +67,7 @@ class Sampler:
         ]
         for row, (seq, index) in enumerate(zip(seqs, indices, strict=True)):
             self._edit(logits[row], seq, index)
-        is_finite = torch.isfinite(logits.amax(-1)).tolist()
-        token_ids = logits.argmax(-1).tolist()
+        token_ids, is_finite = _best(logits)
         rows = [
             row
             for row, seq in enumerate(seqs)
@@ -70,7 +75,7 @@ class Sampler:
         ]
         if rows:
             params = [seqs[row].sampling for row in rows]
-            drawn = _draw(logits[rows], params, [indices[row] for row in rows])
+            drawn = _draw(_some(logits, rows), params, [indices[row] for row in rows])
             for row, token_id in zip(rows, drawn, strict=True):
                 token_ids[row] = token_id
         return [
@@ -96,51 +101,121 @@ class Sampler:
             logits[sorted({*self._eos_token_ids, *params.stop_token_ids})] = float("-inf")
 
 
+def _best(logits: torch.Tensor) -> tuple[list[int], list[bool]]:
+    """Each row's likeliest token, and whether it can be sampled from."""
+    # NumPy's search is eight times as fast as PyTorch's
+    searched = logits.numpy() if logits.is_cpu else logits
+    token_ids = torch.as_tensor(searched.argmax(-1))
+    peaks = logits.gather(1, token_ids[:, None])[:, 0]  # of a row with a NaN, that
+    return token_ids.tolist(), torch.isfinite(peaks).tolist()
+
+
+def _some(tensor: torch.Tensor, rows: list[int]) -> torch.Tensor:
+    """These rows, in ascending order; nothing is copied if they are all."""
+    return tensor if len(rows) == len(tensor) else tensor[rows]
+
+
 def _draw(logits: torch.Tensor, params: list[SamplingParams], indices: list[int]) -> list[int]:
     """Draw the `index`-th token of its run per row of `[rows, vocab_size]` float32 logits."""
-    temperatures = _column([p.temperature for p in params], logits)
-    scaled = logits / temperatures.float()
     numbers = [uniform(p.seed, index) for p, index in zip(params, indices, strict=True)]
     draws = _column(numbers, logits)
     is_cut = [p.top_k > 0 or p.top_p < 1.0 or p.min_p > 0.0 for p in params]
-    # rows that need no cut are cut nowhere: a sort changes which token a draw means, so a row
-    # goes through it exactly if its own parameters say so, whoever its neighbours are
+    # rows that need no cut are cut nowhere: a cut puts tokens in order, which changes which one a
+    # draw means, so a row goes through it exactly if its own parameters say so, whoever its
+    # neighbours are
     token_ids = [0] * len(params)
-    for cut in (False, True):
+    for cut, draw in ((False, _draw_all), (True, _draw_cut)):
         rows = [row for row, flag in enumerate(is_cut) if flag is cut]
         if rows:
-            some = (scaled[rows], draws[rows])
-            drawn = _draw_cut(*some, [params[r] for r in rows]) if cut else _draw_all(*some)
+            drawn = draw(_some(logits, rows), draws[rows], [params[row] for row in rows])
             for row, token_id in zip(rows, drawn, strict=True):
                 token_ids[row] = token_id
     return token_ids
 
 
-def _draw_all(scaled: torch.Tensor, draws: torch.Tensor) -> list[int]:
-    return _inverse_cdf(scaled.softmax(-1), draws)
+def _draw_all(logits: torch.Tensor, draws: torch.Tensor, params: list[SamplingParams]) -> list[int]:
+    """Draw from the whole vocabulary: a block of tokens, and then one of those."""
+    probs = _probabilities(logits, params)
+    if missing := -probs.shape[-1] % _BLOCK:
+        probs = pad(probs, (0, missing))
+    blocks = probs.view(len(probs), -1, _BLOCK)
+    sums = blocks.sum(-1).double().cumsum(-1)
+    wanted = draws * sums[:, -1:]
+    block = _find(sums, wanted)
+    before = torch.where(block > 0, sums.gather(1, (block - 1).clamp_(min=0)), 0.0)
+    inside = blocks.gather(1, block[:, :, None].expand(-1, -1, _BLOCK))[:, 0]
+    place = _find(inside.double().cumsum(-1), wanted - before)
+    return _integers(block * _BLOCK + place)
 
 
-def _draw_cut(scaled: torch.Tensor, draws: torch.Tensor, params: list[SamplingParams]) -> list[int]:
-    """Draw after top-k, top-p and min-p, each on what the one before it left."""
-    vocab_size = scaled.shape[-1]
-    ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
-    ranks = torch.arange(vocab_size, device=scaled.device)
-    top_k = _column([p.top_k or vocab_size for p in params], scaled)
-    probs = ordered.masked_fill(ranks >= top_k, float("-inf")).softmax(-1)
+def _draw_cut(logits: torch.Tensor, draws: torch.Tensor, params: list[SamplingParams]) -> list[int]:
+    """Draw after top-k, top-p and min-p, each on what the one before it left.
+
+    Putting a whole vocabulary in order takes longer than many a model's step. So a row's likeliest
+    tokens are, and more of them only if its cut might leave some of those.
+    """
+    token_ids = [0] * len(params)
+    rows, count = list(range(len(params))), _LIKELIEST
+    while rows:
+        some = [params[row] for row in rows]
+        drawn, is_enough = _draw_likeliest(_some(logits, rows), draws[rows], some, count)
+        for row, token_id in zip(rows, drawn, strict=True):
+            token_ids[row] = token_id
+        rows = [row for row, enough in zip(rows, is_enough, strict=True) if not enough]
+        count *= _MORE
+    return token_ids
+
+
+def _draw_likeliest(
+    logits: torch.Tensor, draws: torch.Tensor, params: list[SamplingParams], count: int
+) -> tuple[list[int], list[bool]]:
+    """Draw among so many, and tell of each row whether its cut leaves no others."""
+    ordered, token_ids = _in_order(logits, count)
+    vocab_size = logits.shape[-1]
+    top_k = _column([min(p.top_k or vocab_size, vocab_size) for p in params], logits)
+    ranks = torch.arange(ordered.shape[-1], device=logits.device)
+    probs = _probabilities(ordered.masked_fill(ranks >= top_k, float("-inf")), params)
+    is_enough = top_k[:, 0] <= len(ranks)
+    rows = [row for row, p in enumerate(params) if p.top_k == 0]
+    if rows:  # shares of all tokens
+        of_all = _probabilities(_some(logits, rows), [params[row] for row in rows])
+        probs[rows] = of_all.gather(1, token_ids[rows])
     before = probs.cumsum(-1) - probs
-    keep = before < _column([p.top_p for p in params], scaled)
-    keep &= probs >= _column([p.min_p for p in params], scaled) * probs[:, :1]
+    keep = before < _column([p.top_p for p in params], logits)
+    keep &= probs >= _column([p.min_p for p in params], logits) * probs[:, :1]
+    keep &= ranks < top_k
     keep[:, 0] = True
-    picked = _inverse_cdf(probs * keep, draws)
-    ranks_picked = torch.tensor(picked, device=order.device)[:, None]
-    return [int(token_id) for token_id in order.gather(1, ranks_picked)[:, 0].tolist()]
+    sums = (probs * keep).double().cumsum(-1)
+    picked = token_ids.gather(1, _find(sums, draws * sums[:, -1:]))
+    is_enough[rows] |= ~keep[rows, -1]
+    return _integers(picked), is_enough.tolist()
 
 
-def _inverse_cdf(weights: torch.Tensor, draws: torch.Tensor) -> list[int]:
-    """The index at which the running sum of the weights passes `draw * total`, per row."""
-    sums = weights.double().cumsum(-1)
-    picked = torch.searchsorted(sums, draws.double() * sums[:, -1:], right=True)
-    return [int(i) for i in picked[:, 0].clamp_(max=weights.shape[-1] - 1).tolist()]
+def _in_order(logits: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The largest logits of each row and whose they are; equal ones by their ids."""
+    if count >= logits.shape[-1]:
+        ordered, token_ids = logits.sort(dim=-1, descending=True, stable=True)
+        return ordered, token_ids
+    token_ids = logits.topk(count, sorted=False).indices.sort(dim=-1).values
+    ordered, places = logits.gather(1, token_ids).sort(dim=-1, descending=True, stable=True)
+    return ordered, token_ids.gather(1, places)
+
+
+def _probabilities(logits: torch.Tensor, params: list[SamplingParams]) -> torch.Tensor:
+    """Softmax, row by row: its sums are the same whatever rows share the call."""
+    if any(p.temperature != 1.0 for p in params):
+        logits = logits / _column([p.temperature for p in params], logits).float()
+    return logits.softmax(-1)
+
+
+def _find(sums: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Where running sums pass what is wanted, `[rows, 1]`, and no later than they end to grow."""
+    last = torch.searchsorted(sums, sums[:, -1:].contiguous())
+    return torch.searchsorted(sums, wanted, right=True).minimum(last)
+
+
+def _integers(column: torch.Tensor) -> list[int]:
+    return [int(value) for value in column[:, 0].tolist()]
 
 
 def _column(values: list[float] | list[int], like: torch.Tensor) -> torch.Tensor:
