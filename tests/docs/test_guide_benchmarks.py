@@ -20,6 +20,7 @@ SMALL = {
     "server": "--model tiny --clients 1 --rounds 1",
     "roofline": "--model tiny",
     "peers": "--model tiny --streams 1 --prefill 8 --rounds 1 --precision full --peers",
+    "sampling": "--vocabulary 300 --streams 1 --rounds 1",
     "streaming": "--streams 1 --rounds 1 --seconds 1",
     "page": "--sections 0 --tokens-per-s 5000",
     "durability": "--model tiny --clients 1 --tokens 4 --rounds 1 --readers 2",

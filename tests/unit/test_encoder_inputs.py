@@ -142,7 +142,7 @@ def test_what_was_read_beyond_the_pace_is_owed() -> None:
 
     limits = []
     for _ in range(3):
-        limits.append(pace.prefill_limit)
+        limits.append(pace.prefill_limit())
         pace.observe(3, 0, 0.1)
 
     assert [0, FIRST_TOKENS - 10, FIRST_TOKENS] == limits
@@ -155,7 +155,7 @@ def test_without_streams_nothing_is_owed() -> None:
 
     pace.observe(0, 5 * FIRST_TOKENS, 0.1)
 
-    assert FIRST_TOKENS == pace.prefill_limit
+    assert FIRST_TOKENS == pace.prefill_limit()
 
 
 def test_an_input_waits_while_the_pace_allows_nothing() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from scheduler_bench import OTHER, Bench, a_seq
 
 from streamwell.core.types import SamplingParams
 from streamwell.engine.budget import share_budget
+from streamwell.engine.loop import EngineLoop
 from streamwell.engine.pace import FIRST_TOKENS, LEAST_TOKENS, Pace
-from streamwell.engine.sequence import Chunk, Sequence, Step
+from streamwell.engine.sequence import Chunk, Sampled, Sequence, Step
 
 #: How many times as long a step may take.
 STRETCH = 2.5
@@ -25,11 +27,11 @@ def test_a_mixed_step_keeps_the_stretch(num_streams: int) -> None:
     pace = Pace(STRETCH)
     decode_s, token_s = 0.05 + 0.002 * num_streams, 0.0035
     for _ in range(120):
-        num_tokens = pace.prefill_limit or 0
+        num_tokens = pace.prefill_limit() or 0
         pace.observe(num_streams, num_tokens, decode_s + token_s * num_tokens)
         pace.observe(num_streams, 0, decode_s)
 
-    mixed_s = decode_s + token_s * (pace.prefill_limit or 0)
+    mixed_s = decode_s + token_s * (pace.prefill_limit() or 0)
 
     assert STRETCH * 0.9 < mixed_s / decode_s <= STRETCH
 
@@ -40,15 +42,15 @@ def test_it_learns_from_prefills_alone_too() -> None:
     pace.observe(0, 200, 1.0)
     pace.observe(1, 0, 0.1)
 
-    assert int((STRETCH - 1) * 0.1 / 0.005) == pace.prefill_limit
+    assert int((STRETCH - 1) * 0.1 / 0.005) == pace.prefill_limit()
 
 
 def test_before_it_knows_anything_it_guesses() -> None:
     """A first step has no past; neither has a server that never only decoded."""
     pace = Pace(STRETCH)
-    assert FIRST_TOKENS == pace.prefill_limit
+    assert FIRST_TOKENS == pace.prefill_limit()
     pace.observe(4, 64, 0.3)
-    assert FIRST_TOKENS == pace.prefill_limit
+    assert FIRST_TOKENS == pace.prefill_limit()
 
 
 def test_prompts_never_stop() -> None:
@@ -57,7 +59,58 @@ def test_prompts_never_stop() -> None:
     pace.observe(1, 0, 0.001)
     pace.observe(0, 1, 10.0)
 
-    assert LEAST_TOKENS == pace.prefill_limit
+    assert LEAST_TOKENS == pace.prefill_limit()
+
+
+def test_a_crowd_waits_for_less_even_streams() -> None:
+    """With three prompts behind the first for each stream, three times as many are computed."""
+    pace = Pace(STRETCH)
+    pace.observe(0, 200, 1.0)
+    pace.observe(1, 0, 0.1)
+    alone = pace.prefill_limit()
+    assert alone
+
+    assert alone == pace.prefill_limit(0.9)
+    assert 3 * alone == pace.prefill_limit(3.0)
+
+
+class Watched(Pace):
+    """Tells which steps owed nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(STRETCH)
+        self.is_free: list[bool] = []
+
+    def observe(
+        self, num_decodes: int, num_prefill_tokens: int, seconds: float, *, is_free: bool = False
+    ) -> None:
+        self.is_free.append(is_free)
+
+
+class Runner:
+    """Samples the same token everywhere."""
+
+    vocab_size = 100
+
+    def run(self, step: Step) -> dict[str, tuple[Sampled, ...]]:
+        return {chunk.seq.request_id: (Sampled(OTHER),) for chunk in step.chunks}
+
+
+def test_what_a_crowd_was_given_is_not_owed() -> None:
+    """The steps of a crowd take what they are given, and the next ones have their whole limit."""
+    bench, pace = Bench(max_num_seqs=2), Watched()
+    loop = EngineLoop(bench.scheduler, Runner(), bench.pool, pace=pace)
+    bench.scheduler.add(a_seq("a"))
+    loop.step()
+    for name in "bcd":
+        bench.scheduler.add(a_seq(name))
+
+    while loop.has_work:
+        loop.step()
+
+    crowded = pace.is_free.index(True)
+    assert crowded == 1
+    assert not any(pace.is_free[crowded + 1 :])
 
 
 def test_the_limit_counts_beside_decodes_only() -> None:
@@ -85,7 +138,7 @@ def test_what_an_answer_needs_to_go_on_is_not_owed() -> None:
     pace.observe(1, 0, 0.1)
     pace.observe(1, 255, 0.1 + 0.255, is_free=True)
 
-    assert int((STRETCH - 1) * 0.1 / 0.001) == pace.prefill_limit
+    assert int((STRETCH - 1) * 0.1 / 0.001) == pace.prefill_limit()
 
 
 def test_no_stretch_is_no_limit() -> None:
@@ -94,7 +147,7 @@ def test_no_stretch_is_no_limit() -> None:
     pace.observe(1, 0, 0.001)
     pace.observe(0, 1, 10.0)
 
-    assert pace.prefill_limit is None
+    assert pace.prefill_limit() is None
 
 
 def test_guesses_are_not_prompts() -> None:

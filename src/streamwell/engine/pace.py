@@ -5,6 +5,9 @@ for it. So the tokens are counted out such that a mixed step takes at most so ma
 one without them; both are learned from the steps that were. Without streams there is nothing to
 hold up, and only the step's token budget counts. What a step computes beyond its limit, since an
 encoder's input cannot be cut, is owed: the next steps have that much less.
+
+Large steps compute more tokens per second than small ones. So where more prompts wait than streams
+run, as many times more tokens are allowed: what many wait for comes before the even pace of a few.
 """
 
 from __future__ import annotations
@@ -26,10 +29,14 @@ class Pace:
         self._token_s: float | None = None
         self._num_owed_tokens = 0
 
-    @property
-    def prefill_limit(self) -> int | None:
-        """Prompt tokens that the next step may compute if it decodes too; `None` is no limit."""
-        return max(0, self._limit - self._num_owed_tokens) if self._stretch else None
+    def prefill_limit(self, crowd: float = 0.0) -> int | None:
+        """Prompt tokens that the next step may compute if it decodes too; `None` is no limit.
+
+        `crowd` is how many prompts wait behind the first one, per stream.
+        """
+        if not self._stretch:
+            return None
+        return int(max(0, self._limit - self._num_owed_tokens) * max(1.0, crowd))
 
     @property
     def _limit(self) -> int:

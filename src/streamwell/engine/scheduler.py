@@ -81,6 +81,13 @@ class Scheduler:
         return len(self._waiting)
 
     @property
+    def crowd(self) -> float:
+        """How many prompts wait behind the first one, per stream; 0 without streams."""
+        num_streams = sum(seq.num_uncomputed_tokens == 1 for seq in self._running)
+        num_prompts = len(self._running) - num_streams + len(self._waiting)
+        return max(0, num_prompts - 1) / num_streams if num_streams else 0.0
+
+    @property
     def waiting_ids(self) -> list[str]:
         """Requests that are not admitted yet, or were preempted; by rank."""
         return [seq.request_id for seq in self._waiting]
