@@ -73,6 +73,16 @@ def as_multiplied(x: torch.Tensor, quantization: str) -> torch.Tensor:
     return (torch.round(groups / scale) * scale).view(x.shape)
 
 
+def test_weights_larger_than_a_huge_page_are_all_there(helper: ctypes.CDLL) -> None:
+    """Three pages of 2 MiB and a bit more, which the system gives from elsewhere."""
+    weight, bias = make_layer(1700, 1000, torch.float32)
+    x = activations(3, 1000)
+
+    y = PackedLinear(helper, weight, bias, Kind.FLOAT32)(x)
+
+    torch.testing.assert_close(y, x @ weight.T + bias, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(("dtype", "quantization"), STORED)
 @pytest.mark.parametrize(("n", "k"), SIZES)
 def test_a_linear_layer_is_that_of_pytorch(
