@@ -18,7 +18,7 @@ from random import Random
 import torch
 
 from bench.models import model_folder
-from bench.settings import QUANTIZED, engine_options
+from bench.settings import PRECISIONS, engine_options
 from streamwell.core.types import GenerateRequest, SamplingParams
 from streamwell.engine.block_pool import BlockPool
 from streamwell.engine.loader import load
@@ -153,8 +153,7 @@ def main() -> None:
     """Measure both, and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.latency", description=__doc__)
     parser.add_argument("--model", default="qwen05", help="a name of bench.models, or a folder")
-    precisions = ["float32", "bfloat16", *QUANTIZED]
-    parser.add_argument("--precision", default="float32", choices=precisions)
+    parser.add_argument("--precision", default="float32", choices=PRECISIONS)
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--prompt-tokens", type=int, default=8000)
     args = parser.parse_args()

@@ -21,7 +21,7 @@ from bench.latency import Engine
 from bench.load import drive
 from bench.models import model_folder
 from bench.server import LEVEL_TIMEOUT_S, Prompts, ours, running
-from bench.settings import QUANTIZED
+from bench.settings import PRECISIONS
 
 
 def offline(
@@ -73,8 +73,7 @@ def main() -> None:
     """Measure, and print a line per round and the medians."""
     parser = argparse.ArgumentParser(prog="python -m bench.overhead", description=__doc__)
     parser.add_argument("--model", default="qwen05", help="a name of bench.models, or a folder")
-    precisions = ["float32", "bfloat16", *QUANTIZED]
-    parser.add_argument("--precision", default="float32", choices=precisions)
+    parser.add_argument("--precision", default="float32", choices=PRECISIONS)
     parser.add_argument("--streams", type=int, nargs="+", default=[8, 32])
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()

@@ -6,6 +6,7 @@ from typing import Any
 
 #: Precisions that are not a dtype: our engine quantizes the weights when it loads them.
 QUANTIZED = ("int8", "int4")
+PRECISIONS = ("float32", "bfloat16", *QUANTIZED)
 #: Pages of 256 tokens for Transformers' cache; its default is 60 % of the machine's memory.
 PEER_NUM_BLOCKS = 128
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Ordered
 
 from streamwell.core.types import SamplingParams
@@ -40,6 +40,15 @@ def with_encoder(
     seq = with_prompt(request_id, range(num_tokens), max_tokens)
     seq.encoder_ids = tuple(range(num_input_tokens))
     return seq
+
+
+class Runner:
+    """Samples the same token everywhere."""
+
+    vocab_size = 100
+
+    def run(self, step: Step) -> Mapping[str, tuple[Sampled, ...]]:
+        return {chunk.seq.request_id: (Sampled(OTHER),) for chunk in step.chunks}
 
 
 class Bench:

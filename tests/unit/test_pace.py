@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from scheduler_bench import OTHER, Bench, a_seq
+from scheduler_bench import Bench, Runner, a_seq
 
 from streamwell.core.types import SamplingParams
 from streamwell.engine.budget import share_budget
 from streamwell.engine.loop import EngineLoop
 from streamwell.engine.pace import FIRST_TOKENS, LEAST_TOKENS, Pace
-from streamwell.engine.sequence import Chunk, Sampled, Sequence, Step
+from streamwell.engine.sequence import Chunk, Sequence, Step
 
 #: How many times as long a step may take.
 STRETCH = 2.5
@@ -87,17 +87,8 @@ class Watched(Pace):
         self.is_free.append(is_free)
 
 
-class Runner:
-    """Samples the same token everywhere."""
-
-    vocab_size = 100
-
-    def run(self, step: Step) -> dict[str, tuple[Sampled, ...]]:
-        return {chunk.seq.request_id: (Sampled(OTHER),) for chunk in step.chunks}
-
-
 def test_what_a_crowd_was_given_is_not_owed() -> None:
-    """The steps of a crowd take what they are given, and the next ones have their whole limit."""
+    """Three prompts beside one stream owe nothing for their step; fewer beside two streams do."""
     bench, pace = Bench(max_num_seqs=2), Watched()
     loop = EngineLoop(bench.scheduler, Runner(), bench.pool, pace=pace)
     bench.scheduler.add(a_seq("a"))

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
-from scheduler_bench import OTHER, Bench
+from scheduler_bench import Bench, Runner
 
 from streamwell.core.types import GenerateRequest, SamplingParams
 from streamwell.engine.loop import EngineLoop
 from streamwell.engine.mailbox import Mailbox
 from streamwell.engine.messages import Add
-from streamwell.engine.sequence import Sampled, SequenceOutput, Step
-
-
-class Runner:
-    """Samples the same token everywhere."""
-
-    vocab_size = 100
-
-    def run(self, step: Step) -> Mapping[str, tuple[Sampled, ...]]:
-        return {chunk.seq.request_id: (Sampled(OTHER),) for chunk in step.chunks}
+from streamwell.engine.sequence import SequenceOutput
 
 
 def outputs_of_two() -> dict[str, list[SequenceOutput]]:

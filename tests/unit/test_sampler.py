@@ -270,6 +270,19 @@ def test_a_token_is_the_same_alone_and_in_a_crowd(seed: int) -> None:
     assert [alone[row] for row in order] == shuffled
 
 
+@pytest.mark.parametrize("spread", [0.1, 3.0])
+def test_a_large_vocabulary_does_not_change_that(spread: float) -> None:
+    """Some rows are cut among few tokens and some among all; sums are those of the row alone."""
+    _, seqs = mixed_batch(seed=1)
+    generator = torch.Generator().manual_seed(8)
+    logits = spread * torch.randn(len(seqs), 40_001, generator=generator)
+    sampler = Sampler(EOS)
+
+    alone = [tokens_of(sampler(logits[[row]], [seq]))[0] for row, seq in enumerate(seqs)]
+
+    assert alone == tokens_of(sampler(logits.clone(), seqs))
+
+
 def test_a_draw_depends_on_seed_and_index_alone() -> None:
     """The same seed and index give the same token; another of either gives other tokens."""
     logits = torch.zeros(1, VOCAB_SIZE)
