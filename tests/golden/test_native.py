@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from streamwell.engine.native import library
-from streamwell.engine.native.library import Activation, Epilogue, Kind
+from streamwell.engine.native.decoder import link
+from streamwell.engine.native.library import (
+    Activation,
+    Epilogue,
+    Kind,
+    LayerStruct,
+    LinearStruct,
+    StackStruct,
+)
 from streamwell.engine.native.linear import PackedLinear, interleave, storage_kind
 from streamwell.engine.quantization import rounded
 
@@ -236,3 +244,37 @@ def test_poisoned_weights_stay_poisoned(helper: ctypes.CDLL, quantization: str) 
 
     assert not y[:, 7].isfinite().any()
     assert y[:, [*range(7), *range(8, 33)]].isfinite().all()
+
+
+@pytest.mark.parametrize("is_parallel", [False, True])
+def test_each_layer_knows_whose_weights_come_next(is_parallel: bool) -> None:
+    """In the order of the helper's forward pass, through the head and around to the first."""
+    stack = StackStruct(
+        layers=(LayerStruct * 2)(), num_layers=2, head=LinearStruct(), is_parallel=is_parallel
+    )
+    link(stack)
+    parts = ("qkv", "up", "out", "down") if is_parallel else ("qkv", "out", "up", "down")
+    addresses = [
+        ctypes.addressof(getattr(layer, part)) for layer in stack.layers[:2] for part in parts
+    ]
+    addresses.append(ctypes.addressof(stack.head))
+
+    walked = addresses[:1]
+    for _ in addresses:
+        walked.append(LinearStruct.from_address(walked[-1]).next)
+
+    assert [*addresses, addresses[0]] == walked
+
+
+@pytest.mark.parametrize("rows", [1, 33])
+def test_what_comes_next_changes_no_result(helper: ctypes.CDLL, rows: int) -> None:
+    """Weights of another shape and storage are fetched ahead, and the products are the same."""
+    weight, _ = make_layer(1050, 704, torch.float32)
+    other, _ = make_layer(150, 96, torch.float32)
+    linear = PackedLinear(helper, weight, None, storage_kind(weight, "int8"))
+    following = PackedLinear(helper, other, None, storage_kind(other, "int4"))
+    x = activations(rows, 704)
+    alone = linear(x)
+    linear.struct.next = ctypes.addressof(following.struct)
+
+    assert torch.equal(linear(x), alone)

@@ -78,6 +78,20 @@ def supports(spec: DecoderSpec, weights: Weights) -> bool:
     return all(size % _LANES == 0 for size in inner_sizes)
 
 
+def link(stack: StackStruct) -> None:
+    """Tell each linear layer which one is multiplied after it, the first one after the last.
+
+    The helper then fetches the weights that come next while it is still at work on these.
+    """
+    order = []
+    for layer in stack.layers[: stack.num_layers]:
+        middle = (layer.up, layer.out) if stack.is_parallel else (layer.out, layer.up)
+        order += [layer.qkv, *middle, layer.down]
+    order.append(stack.head)
+    for linear, following in zip(order, [*order[1:], order[0]], strict=True):
+        linear.next = ctypes.addressof(following)
+
+
 class NativeDecoder:
     """A whole decoder with its cache, on the CPU."""
 
@@ -120,6 +134,7 @@ class NativeDecoder:
             else None,
         )
         self._struct = self._stack_struct()
+        link(self._struct)
         self._packer.forget_weights()
         self._buffers = self._make_buffers()
 

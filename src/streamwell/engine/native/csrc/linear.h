@@ -6,6 +6,8 @@
 
 #include <omp.h>
 
+#include <atomic>
+
 #include "activation.h"
 #include "schemes.h"
 #include "tiles.h"
@@ -43,28 +45,50 @@ class Multiplication {
         row_scales_(reinterpret_cast<float*>(workspace)),
         packed_(workspace + (rows * 4 + 63) / 64 * 64) {
     block_steps_ = std::max<int64_t>(kWordsUnit, kBlockBytes / Scheme::w_bytes);
-    const int64_t threads = omp_get_max_threads();
-    const int64_t shares = (panels_ + kMaxGroup * threads - 1) / (kMaxGroup * threads);
-    group_ = (panels_ + shares * threads - 1) / (shares * threads);
   }
 
+  // A thread's first group of panels is the one of its number; of the others each takes the next one
+  // that nobody has. It takes it early, to have it fetched from memory meanwhile.
   void run() {
+    std::atomic<int64_t> taken = 0;
 #pragma omp parallel
     {
 #pragma omp for schedule(static)
       for (int64_t part = 0; part < parts(); ++part) pack(part);
-#pragma omp for schedule(dynamic)
-      for (int64_t panel = 0; panel < panels_; panel += group_) {
-        for (int64_t tile = 0; tile < tiles_.count; tile += kMaxTiles) {
-          multiply_block(panel, std::min(panel + group_, panels_), tile,
-                         std::min(tile + kMaxTiles, tiles_.count));
-        }
+      const int64_t size = group_size(panels_), others = omp_get_num_threads() * size;
+      for (int64_t first = omp_get_thread_num() * size; first < panels_;) {
+        const int64_t next = others + taken.fetch_add(size, std::memory_order_relaxed);
+        const Group group = {first, std::min(first + size, panels_),
+                             next < panels_ ? block_at(next, 0) : next_weights()};
+        for (int64_t tile = 0; tile < tiles_.count; tile += kMaxTiles)
+          multiply_block(group, tile, std::min(tile + kMaxTiles, tiles_.count));
+        first = next;
       }
       if constexpr (Scheme::is_tiled) release_tiles();
     }
   }
 
  private:
+  struct Group {
+    int64_t begin, end;    // its panels
+    const uint8_t* after;  // the weights that its thread reads next, or null
+  };
+
+  // As few groups as there are threads, or as many more as keep them small.
+  static int64_t group_size(int64_t panels) {
+    const int64_t threads = omp_get_num_threads();
+    const int64_t shares = (panels + kMaxGroup * threads - 1) / (kMaxGroup * threads);
+    return (panels + shares * threads - 1) / (shares * threads);
+  }
+
+  // Where this thread begins in the layer that is multiplied after this one.
+  const uint8_t* next_weights() const {
+    const Linear* next = linear_.next;
+    if (!next) return nullptr;
+    const int64_t first = omp_get_thread_num() * group_size(panels_of(next->n));
+    return static_cast<const uint8_t*>(next->weights) + first * panel_bytes(next->kind, next->k);
+  }
+
   using Sum = typename Scheme::Sum;
   // Of a panel: a group of them stays in the second cache, with the rows that they meet.
   static constexpr int64_t kBlockBytes = (Scheme::is_tiled ? 96 : 58) << 10;
@@ -110,7 +134,7 @@ class Multiplication {
 
   // With tile registers a tile of rows goes through all panels of the group while it is near;
   // without, a panel goes through all tiles.
-  void multiply_block(int64_t panel0, int64_t panel1, int64_t tile0, int64_t tile1) {
+  void multiply_block(const Group& group, int64_t tile0, int64_t tile1) {
     alignas(64) static thread_local Sum partial[kMaxGroup * kMaxTiles * Scheme::max_rows * 2];
     Pending pending;
     for (int64_t step = 0; step < steps_; step += block_steps_) {
@@ -124,12 +148,17 @@ class Multiplication {
       };
       if constexpr (Scheme::is_tiled) {
         for (int64_t tile = tile0; tile < tile1; ++tile)
-          for (int64_t panel = panel0; panel < panel1; ++panel)
-            multiply_with_tiles(panel, tile, step, count, sums(), tile == tile0, pending);
+          for (int64_t panel = group.begin; panel < group.end; ++panel) {
+            const int64_t ahead = tile == tile0 ? bytes_ahead(group, panel, step, count) : 0;
+            multiply_with_tiles(panel, tile, step, count, ahead, sums(), pending);
+          }
       } else {
-        for (int64_t panel = panel0; panel < panel1; ++panel)
-          for (int64_t tile = tile0; tile < tile1; ++tile)
-            with_height(tiles_.height(tile), panel, tile, step, count, sums());
+        for (int64_t panel = group.begin; panel < group.end; ++panel)
+          for (int64_t tile = tile0; tile < tile1; ++tile) {
+            const bool is_last = tile + 1 == tiles_.count;
+            const int64_t ahead = is_last ? bytes_ahead(group, panel, step, count) : 0;
+            with_height(tiles_.height(tile), panel, tile, step, count, ahead, sums());
+          }
       }
     }
     finish(pending, pending.height);
@@ -137,17 +166,20 @@ class Multiplication {
 
   template <int M = Scheme::max_rows>
   void with_height(int height, int64_t panel, int64_t tile, int64_t step, int64_t count,
-                   Sum* partial) {
+                   int64_t ahead, Sum* partial) {
     if (height == M) {
-      multiply_tile<M>(panel, tile, step, count, partial);
+      multiply_tile<M>(panel, tile, step, count, ahead, partial);
     } else if constexpr (M > 1) {
-      with_height<M - 1>(height, panel, tile, step, count, partial);
+      with_height<M - 1>(height, panel, tile, step, count, ahead, partial);
     }
   }
 
-  // Bytes to the next panel's block, if it is not what the caches have already.
-  int64_t ahead(int64_t tile) const {
-    return tile + 1 == tiles_.count ? steps_ * Scheme::w_bytes : 0;
+  // Bytes from a block to the one that is read after it.
+  int64_t bytes_ahead(const Group& group, int64_t panel, int64_t step, int64_t count) const {
+    if (panel + 1 < group.end) return steps_ * Scheme::w_bytes;
+    const uint8_t* here = block_at(panel, step);
+    if (step + count < steps_) return block_at(group.begin, step + count) - here;
+    return group.after ? group.after - here : 0;
   }
 
   const uint8_t* block_at(int64_t panel, int64_t step) const {
@@ -155,25 +187,24 @@ class Multiplication {
   }
 
   // While the processor's tiles are at work, the results of the tile before are written.
-  void multiply_with_tiles(int64_t panel, int64_t tile, int64_t step, int64_t count, Sum* sums,
-                           bool is_new, Pending& pending) {
+  void multiply_with_tiles(int64_t panel, int64_t tile, int64_t step, int64_t count, int64_t ahead,
+                           Sum* sums, Pending& pending) {
     const int height = tiles_.height(tile);
     const int some = static_cast<int>((pending.height * kWordsUnit + count - 1) / count);
-    Scheme::accumulate(tile_at(tile, step), block_at(panel, step), count,
-                       is_new ? steps_ * Scheme::w_bytes : 0, height, step == 0, sums,
-                       [&] { finish(pending, std::min(some, pending.height)); });
+    Scheme::accumulate(tile_at(tile, step), block_at(panel, step), count, ahead, height, step == 0,
+                       sums, [&] { finish(pending, std::min(some, pending.height)); });
     if (step + count == steps_) pending = {panel, tiles_.first(tile), height, sums};
   }
 
   template <int M>
-  void multiply_tile(int64_t panel, int64_t tile, int64_t step, int64_t count, Sum* partial) {
+  void multiply_tile(int64_t panel, int64_t tile, int64_t step, int64_t count, int64_t ahead,
+                     Sum* partial) {
     Sum sums[M][2];
     for (int m = 0; m < M; ++m) {
       sums[m][0] = step ? partial[2 * m] : Sum{};
       sums[m][1] = step ? partial[2 * m + 1] : Sum{};
     }
-    Scheme::template multiply<M>(tile_at(tile, step), block_at(panel, step), count, ahead(tile),
-                                 sums);
+    Scheme::template multiply<M>(tile_at(tile, step), block_at(panel, step), count, ahead, sums);
     for (int m = 0; m < M; ++m) {
       partial[2 * m] = sums[m][0];
       partial[2 * m + 1] = sums[m][1];
@@ -229,7 +260,7 @@ class Multiplication {
   float* y_;
   Epilogue epilogue_;
   Tiles tiles_;
-  int64_t steps_, panels_, block_steps_, group_;
+  int64_t steps_, panels_, block_steps_;
   float* row_scales_;
   uint8_t* packed_;
 };

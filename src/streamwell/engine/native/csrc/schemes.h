@@ -40,7 +40,8 @@ struct Linear {
   const float* offsets;   // int8: [panels * 32], -128 * scale * sum of the column's weights
   int64_t n, k;
   int32_t kind;
-  float factor;  // of what is accumulated
+  float factor;        // of what is accumulated
+  const Linear* next;  // the one that is multiplied after it, or null
 };
 
 inline int64_t panels_of(int64_t n) { return (n + kPanel - 1) / kPanel; }
