@@ -9,16 +9,14 @@ import pytest
 import torch
 
 from streamwell.engine.native import library
-from streamwell.engine.native.decoder import link
 from streamwell.engine.native.library import (
     Activation,
     Epilogue,
     Kind,
     LayerStruct,
-    LinearStruct,
     StackStruct,
 )
-from streamwell.engine.native.linear import PackedLinear, interleave, storage_kind
+from streamwell.engine.native.linear import PackedLinear, interleave, link, storage_kind
 from streamwell.engine.quantization import rounded
 
 pytestmark = pytest.mark.slow
@@ -246,24 +244,32 @@ def test_poisoned_weights_stay_poisoned(helper: ctypes.CDLL, quantization: str) 
     assert y[:, [*range(7), *range(8, 33)]].isfinite().all()
 
 
-@pytest.mark.parametrize("is_parallel", [False, True])
-def test_each_layer_knows_whose_weights_come_next(is_parallel: bool) -> None:
-    """In the order of the helper's forward pass, through the head and around to the first."""
-    stack = StackStruct(
-        layers=(LayerStruct * 2)(), num_layers=2, head=LinearStruct(), is_parallel=is_parallel
-    )
+@pytest.mark.parametrize(
+    ("is_parallel", "parts"),
+    [
+        pytest.param(False, ("qkv", "out", "up", "down", "head"), id="decoder"),
+        pytest.param(True, ("qkv", "up", "out", "down", "head"), id="parallel"),
+        pytest.param(False, ("qkv", "out", "up", "down"), id="encoder"),
+        pytest.param(
+            False,
+            ("qkv", "out", "cross_query", "cross_out", "up", "down", "head"),
+            id="decoder of an encoder",
+        ),
+    ],
+)
+def test_each_layer_knows_whose_weights_come_next(is_parallel: bool, parts: tuple[str]) -> None:
+    """Those that there are, in the order of the helper's forward pass, and around to the first."""
+    stack = StackStruct(layers=(LayerStruct * 2)(), num_layers=2, is_parallel=is_parallel)
+    layers = stack.layers[:2]
+    order = [getattr(layer, part) for layer in layers for part in parts if part != "head"]
+    order += [stack.head] if "head" in parts else []
+    for linear in order:
+        linear.weights = 64
     link(stack)
-    parts = ("qkv", "up", "out", "down") if is_parallel else ("qkv", "out", "up", "down")
-    addresses = [
-        ctypes.addressof(getattr(layer, part)) for layer in stack.layers[:2] for part in parts
-    ]
-    addresses.append(ctypes.addressof(stack.head))
+    addresses = [ctypes.addressof(linear) for linear in order]
 
-    walked = addresses[:1]
-    for _ in addresses:
-        walked.append(LinearStruct.from_address(walked[-1]).next)
-
-    assert [*addresses, addresses[0]] == walked
+    assert addresses[1:] + addresses[:1] == [linear.next for linear in order]
+    assert layers[0].cross_key_value.next is None
 
 
 @pytest.mark.parametrize("rows", [1, 33])

@@ -90,10 +90,10 @@ class Sampler:
             ids, biases = zip(*params.logit_bias, strict=True)
             logits[list(ids)] += torch.tensor(biases, device=logits.device)
         if params.repetition_penalty != 1.0:
-            ids = torch.tensor(seq.token_ids, device=logits.device)
-            scores, penalty = logits[ids], params.repetition_penalty
+            present = torch.tensor(seq.token_ids, device=logits.device)
+            scores, penalty = logits[present], params.repetition_penalty
             # a token that is there twice is given the same score twice
-            logits[ids] = torch.where(scores > 0, scores / penalty, scores * penalty)
+            logits[present] = torch.where(scores > 0, scores / penalty, scores * penalty)
         if (params.presence_penalty or params.frequency_penalty) and seq.num_completion_tokens:
             completion = torch.tensor(seq.token_ids[seq.num_prompt_tokens :], device=logits.device)
             ids, counts = torch.unique(completion, return_counts=True)

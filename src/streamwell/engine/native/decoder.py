@@ -27,6 +27,7 @@ from streamwell.engine.native.library import (
     NormStruct,
     StackStruct,
 )
+from streamwell.engine.native.linear import link
 from streamwell.engine.native.packing import Packer
 from streamwell.engine.quantization import head_quantization
 from streamwell.engine.rotary import frequencies
@@ -76,20 +77,6 @@ def supports(spec: DecoderSpec, weights: Weights) -> bool:
         for layer in range(spec.num_layers)
     )
     return all(size % _LANES == 0 for size in inner_sizes)
-
-
-def link(stack: StackStruct) -> None:
-    """Tell each linear layer which one is multiplied after it, the first one after the last.
-
-    The helper then fetches the weights that come next while it is still at work on these.
-    """
-    order = []
-    for layer in stack.layers[: stack.num_layers]:
-        middle = (layer.up, layer.out) if stack.is_parallel else (layer.out, layer.up)
-        order += [layer.qkv, *middle, layer.down]
-    order.append(stack.head)
-    for linear, following in zip(order, [*order[1:], order[0]], strict=True):
-        linear.next = ctypes.addressof(following)
 
 
 class NativeDecoder:
