@@ -123,6 +123,22 @@ def test_a_loaded_adapter_keeps_its_base() -> None:
     run(test)
 
 
+def test_who_asks_for_another_model_is_told_the_names() -> None:
+    """Each by its own name; of many the first few."""
+
+    async def test(rig: Rig) -> None:
+        models = [
+            ServedModel((f"m{number}", "alias"), SteppedEngine(), object, {})  # type: ignore[arg-type]
+            for number in range(9)
+        ]
+        with pytest.raises(ModelNotFound, match=r"'no' is not served here. Served are: m0, m1.$"):
+            ModelTable(models[:2]).find("no")
+        with pytest.raises(ModelNotFound, match=r"m6, m7, \.\.\.\.$"):
+            ModelTable(models).find("no")
+
+    run(test)
+
+
 def test_while_it_is_used_its_base_stays() -> None:
     """Also while an unload waits: else users would be counted at the wrong model."""
 

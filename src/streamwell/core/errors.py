@@ -30,6 +30,10 @@ The first line of a docstring is the default message.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+_FEW = 8  # names that a message lists
+
 
 class StreamwellError(Exception):
     """Something went wrong."""
@@ -65,8 +69,11 @@ class AfterNotFound(InvalidRequest):
 class ModelNotFound(StreamwellError):
     """This model is not served here."""
 
-    def __init__(self, model: str) -> None:
-        super().__init__(f"The model {model!r} is not served here.")
+    def __init__(self, model: str, served: Sequence[str] = ()) -> None:
+        """`served` are the names to choose from; the first few of them are told."""
+        few = [*served[:_FEW], *(["..."] if len(served) > _FEW else [])]
+        choice = f" Served are: {', '.join(few)}." if few else ""
+        super().__init__(f"The model {model!r} is not served here.{choice}")
 
 
 class RunNotFound(StreamwellError):

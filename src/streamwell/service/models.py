@@ -51,7 +51,7 @@ class ModelTable:
         try:
             return self._by_name[name]
         except KeyError:
-            raise ModelNotFound(name) from None
+            raise ModelNotFound(name, [model.names[0] for model in self._models]) from None
 
     async def discover(self, name: str) -> Served:
         """The model of this name, perhaps one that has been put there since the start.
