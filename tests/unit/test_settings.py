@@ -28,7 +28,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"STREAMWELL_{field.name.upper()}", raising=False)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "::1"])
 def test_loopback_needs_no_key(host: str) -> None:
     """Who is alone on the machine may do without."""
     assert host == Settings(host=host).host

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from ipaddress import ip_address
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from streamwell.core.loopback import is_loopback
 from streamwell.server.errors import error_response
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[0-9a-z._-]+)(?::[0-9]*)?")
@@ -40,11 +40,4 @@ class HostCheck:
     def _is_ours(self, scope: Scope) -> bool:
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         match = _HOST.fullmatch(hosts[0].lower()) if len(hosts) == 1 else None
-        return match is not None and (match[1] in self._allowed or _is_loopback(match[1]))
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        return name == "localhost" or ip_address(name.strip("[]")).is_loopback
-    except ValueError:
-        return False
+        return match is not None and (match[1] in self._allowed or is_loopback(match[1]))

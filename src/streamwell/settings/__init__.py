@@ -16,9 +16,9 @@ from cyclopts.validators import Number
 
 from streamwell.core.errors import InvalidRequest
 from streamwell.models import built_in_path
-from streamwell.settings.contradictions import LOOPBACK_HOSTS, contradictions
+from streamwell.settings.contradictions import contradictions
 
-__all__ = ["COMPAT", "LOOPBACK_HOSTS", "Settings", "default_data_dir"]
+__all__ = ["COMPAT", "Settings", "default_data_dir"]
 
 
 #: The project whose clients and environment `--compat` serves.

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from streamwell.core.loopback import is_loopback
 from streamwell.models import BUILT_IN_ADAPTERS
 
 if TYPE_CHECKING:
     from streamwell.settings import Settings
 
-LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 _ADAPTER = re.compile(r"[^=]+=.+")
 _ORIGIN = re.compile(rf"https?://(?:{_HOST_NAME.pattern})(?::\d{{1,5}})?")
@@ -52,7 +52,7 @@ def _of_access(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "api_key", "--api-key is empty"
     if not all(key.strip() for key in settings.admin_key):
         yield "admin_key", "--admin-key is empty"
-    if settings.host not in LOOPBACK_HOSTS and not settings.has_keys:
+    if not is_loopback(settings.host) and not settings.has_keys:
         open_host = f"--host {settings.host} is open to other machines"
         yield "api_key", f"{open_host}; give at least one --api-key"
     if not all(map(_HOST_NAME.fullmatch, settings.allowed_hosts)):
