@@ -36,8 +36,9 @@ ACTIVATIONS = {
     Activation.GELU: torch.nn.functional.gelu,
     Activation.RELU: torch.nn.functional.relu,
 }
-#: Around the sizes of panels, tiles and blocks: nothing divides evenly.
-SIZES = [(1, 32), (33, 96), (150, 704), (64, 2112)]
+#: Around the sizes of panels, tiles and blocks, and more panels than threads take at first: nothing
+#: divides evenly.
+SIZES = [(1, 32), (33, 96), (150, 704), (64, 2112), (1050, 96)]
 ROWS = [1, 2, 3, 13, 14, 15, 16, 17, 31, 33, 300]
 
 
@@ -257,7 +258,7 @@ def test_poisoned_weights_stay_poisoned(helper: ctypes.CDLL, quantization: str) 
         ),
     ],
 )
-def test_each_layer_knows_whose_weights_come_next(is_parallel: bool, parts: tuple[str]) -> None:
+def test_each_layer_knows_whose_weights_are_next(is_parallel: bool, parts: tuple[str, ...]) -> None:
     """Those that there are, in the order of the helper's forward pass, and around to the first."""
     stack = StackStruct(layers=(LayerStruct * 2)(), num_layers=2, is_parallel=is_parallel)
     layers = stack.layers[:2]

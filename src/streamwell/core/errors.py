@@ -71,8 +71,8 @@ class ModelNotFound(StreamwellError):
 
     def __init__(self, model: str, served: Sequence[str] = ()) -> None:
         """`served` are the names to choose from; the first few of them are told."""
-        few = [*served[:_FEW], *(["..."] if len(served) > _FEW else [])]
-        choice = f" Served are: {', '.join(few)}." if few else ""
+        few = ", ".join(served[:_FEW]) + (", ..." if len(served) > _FEW else "")
+        choice = f" Served are: {few}." if few else ""
         super().__init__(f"The model {model!r} is not served here.{choice}")
 
 
