@@ -9,14 +9,8 @@ import pytest
 import torch
 
 from streamwell.engine.native import library
-from streamwell.engine.native.library import (
-    Activation,
-    Epilogue,
-    Kind,
-    LayerStruct,
-    StackStruct,
-)
-from streamwell.engine.native.linear import PackedLinear, interleave, link, storage_kind
+from streamwell.engine.native.library import Activation, Epilogue, Kind
+from streamwell.engine.native.linear import PackedLinear, interleave, storage_kind
 from streamwell.engine.quantization import rounded
 
 pytestmark = pytest.mark.slow
@@ -36,7 +30,7 @@ ACTIVATIONS = {
     Activation.GELU: torch.nn.functional.gelu,
     Activation.RELU: torch.nn.functional.relu,
 }
-#: Around the sizes of panels, tiles and blocks, and more panels than threads take at first: nothing
+#: Around the sizes of panels, tiles and blocks, and stretches of several groups of panels: nothing
 #: divides evenly.
 SIZES = [(1, 32), (33, 96), (150, 704), (64, 2112), (1050, 96)]
 ROWS = [1, 2, 3, 13, 14, 15, 16, 17, 31, 33, 300]
@@ -243,45 +237,3 @@ def test_poisoned_weights_stay_poisoned(helper: ctypes.CDLL, quantization: str) 
 
     assert not y[:, 7].isfinite().any()
     assert y[:, [*range(7), *range(8, 33)]].isfinite().all()
-
-
-@pytest.mark.parametrize(
-    ("is_parallel", "parts"),
-    [
-        pytest.param(False, ("qkv", "out", "up", "down", "head"), id="decoder"),
-        pytest.param(True, ("qkv", "up", "out", "down", "head"), id="parallel"),
-        pytest.param(False, ("qkv", "out", "up", "down"), id="encoder"),
-        pytest.param(
-            False,
-            ("qkv", "out", "cross_query", "cross_out", "up", "down", "head"),
-            id="decoder of an encoder",
-        ),
-    ],
-)
-def test_each_layer_knows_whose_weights_are_next(is_parallel: bool, parts: tuple[str, ...]) -> None:
-    """Those that there are, in the order of the helper's forward pass, and around to the first."""
-    stack = StackStruct(layers=(LayerStruct * 2)(), num_layers=2, is_parallel=is_parallel)
-    layers = stack.layers[:2]
-    order = [getattr(layer, part) for layer in layers for part in parts if part != "head"]
-    order += [stack.head] if "head" in parts else []
-    for linear in order:
-        linear.weights = 64
-    link(stack)
-    addresses = [ctypes.addressof(linear) for linear in order]
-
-    assert addresses[1:] + addresses[:1] == [linear.next for linear in order]
-    assert layers[0].cross_key_value.next is None
-
-
-@pytest.mark.parametrize("rows", [1, 33])
-def test_what_comes_next_changes_no_result(helper: ctypes.CDLL, rows: int) -> None:
-    """Weights of another shape and storage are fetched ahead, and the products are the same."""
-    weight, _ = make_layer(1050, 704, torch.float32)
-    other, _ = make_layer(150, 96, torch.float32)
-    linear = PackedLinear(helper, weight, None, storage_kind(weight, "int8"))
-    following = PackedLinear(helper, other, None, storage_kind(other, "int4"))
-    x = activations(rows, 704)
-    alone = linear(x)
-    linear.struct.next = ctypes.addressof(following.struct)
-
-    assert torch.equal(linear(x), alone)

@@ -27,7 +27,6 @@ from streamwell.engine.native.library import (
     NormStruct,
     StackStruct,
 )
-from streamwell.engine.native.linear import link
 from streamwell.engine.native.packing import Packer
 from streamwell.engine.quantization import head_quantization
 from streamwell.engine.rotary import frequencies
@@ -121,7 +120,6 @@ class NativeDecoder:
             else None,
         )
         self._struct = self._stack_struct()
-        link(self._struct)
         self._packer.forget_weights()
         self._buffers = self._make_buffers()
 

@@ -59,7 +59,6 @@ class LinearStruct(ctypes.Structure):
         ("k", c_int64),
         ("kind", c_int32),
         ("factor", c_float),
-        ("next", c_void_p),
     ]
 
 

@@ -13,7 +13,6 @@ from streamwell.engine.native.library import (
     Epilogue,
     Kind,
     LinearStruct,
-    StackStruct,
 )
 from streamwell.engine.quantization import effective, rounded
 
@@ -120,21 +119,6 @@ class PackedLinear:
         out = torch.empty(len(ids), self.in_features)
         self._library.sw_unpack_rows(self.struct, ids.data_ptr(), len(ids), out.data_ptr())
         return out
-
-
-def link(stack: StackStruct) -> None:
-    """Tell each layer which one is multiplied after it, the first one after the last.
-
-    The helper then fetches the weights that come next while it is still at work on these.
-    """
-    parts = ["qkv", "out", "cross_query", "cross_out", "up", "down"]
-    if stack.is_parallel:
-        parts = ["qkv", "up", "out", "down"]
-    layers = stack.layers[: stack.num_layers]
-    order = [getattr(layer, part) for layer in layers for part in parts]
-    order = [linear for linear in (*order, stack.head) if linear.weights]
-    for linear, following in zip(order, order[1:] + order[:1], strict=True):
-        linear.next = ctypes.addressof(following)
 
 
 def weight_memory(num_bytes: int) -> torch.Tensor:

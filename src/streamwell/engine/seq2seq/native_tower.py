@@ -19,7 +19,7 @@ from streamwell.engine.native.library import (
     NormStruct,
     StackStruct,
 )
-from streamwell.engine.native.linear import PackedLinear, link
+from streamwell.engine.native.linear import PackedLinear
 from streamwell.engine.native.packing import Packer
 from streamwell.engine.seq2seq.attention import DistanceBias
 from streamwell.engine.seq2seq.embeddings import Weights, embedding_weight, position_weight
@@ -70,7 +70,6 @@ class NativeTower:
             struct.bias = bias
             self._fill_layer(struct, f"{name}.{layer}")
         self.struct = self._stack_struct(packed)
-        link(self.struct)
 
     @property
     def widths(self) -> dict[str, int]:

@@ -29,7 +29,7 @@ struct Bfloat16Pairs {
     F32 sums[M][2];  // a copy that lives in registers
     std::memcpy(&sums, &result, sizeof(sums));
     for (int64_t i = 0; i < steps; ++i, x += 4 * M, w += w_bytes) {
-      fetch<w_bytes>(w + ahead);
+      if (ahead) fetch<w_bytes>(w + ahead);
       const I32 low = load_int(w), high = load_int(w + 4 * kLanes);
       for (int m = 0; m < M; ++m) {
         const I32 value = broadcast_four_bytes(x + 4 * m);

@@ -7,6 +7,7 @@
 #include <omp.h>
 
 #include <atomic>
+#include <vector>
 
 #include "activation.h"
 #include "schemes.h"
@@ -40,29 +41,27 @@ class Multiplication {
   Multiplication(const Linear& linear, const float* x, int64_t rows, float* y, Epilogue epilogue,
                  uint8_t* workspace)
       : linear_(linear), x_(x), y_(y), epilogue_(epilogue),
-        tiles_(rows, Scheme::max_rows), steps_(steps_of<Scheme>(linear.k)),
+        tiles_(rows, Scheme::max_rows),
+        is_single_(!Scheme::is_tiled && tiles_.count == 1), steps_(steps_of<Scheme>(linear.k)),
         panels_(panels_of(linear.n)),
         row_scales_(reinterpret_cast<float*>(workspace)),
         packed_(workspace + (rows * 4 + 63) / 64 * 64) {
-    block_steps_ = std::max<int64_t>(kWordsUnit, kBlockBytes / Scheme::w_bytes);
+    block_steps_ =
+        is_single_ ? steps_ : std::max<int64_t>(kWordsUnit, kBlockBytes / Scheme::w_bytes);
   }
 
-  // A thread's first group of panels is the one of its number; of the others each takes the next one
-  // that nobody has. It takes it early, to have it fetched from memory meanwhile.
+  // A thread has a stretch of panels of its own and takes them from its beginning on, group by group:
+  // memory is read fastest where it is read without leaps. Who is done takes groups of the others'.
   void run() {
-    std::atomic<int64_t> taken = 0;
+    std::vector<std::atomic<int64_t>> taken(omp_get_max_threads());
 #pragma omp parallel
     {
 #pragma omp for schedule(static)
       for (int64_t part = 0; part < parts(); ++part) pack(part);
-      const int64_t size = group_size(panels_), others = omp_get_num_threads() * size;
-      for (int64_t first = omp_get_thread_num() * size; first < panels_;) {
-        const int64_t next = others + taken.fetch_add(size, std::memory_order_relaxed);
-        const Group group = {first, std::min(first + size, panels_),
-                             next < panels_ ? block_at(next, 0) : next_weights()};
-        for (int64_t tile = 0; tile < tiles_.count; tile += kMaxTiles)
-          multiply_block(group, tile, std::min(tile + kMaxTiles, tiles_.count));
-        first = next;
+      const int threads = omp_get_num_threads(), own = omp_get_thread_num();
+      for (int i = 0; i < threads; ++i) {
+        const int64_t stretch = (own + i) % threads;
+        run_stretch(panels_ * stretch / threads, panels_ * (stretch + 1) / threads, taken[stretch]);
       }
       if constexpr (Scheme::is_tiled) release_tiles();
     }
@@ -70,23 +69,18 @@ class Multiplication {
 
  private:
   struct Group {
-    int64_t begin, end;    // its panels
-    const uint8_t* after;  // the weights that its thread reads next, or null
+    int64_t begin, end;  // its panels
+    bool is_last;        // of its stretch
   };
 
-  // As few groups as there are threads, or as many more as keep them small.
-  static int64_t group_size(int64_t panels) {
-    const int64_t threads = omp_get_num_threads();
-    const int64_t shares = (panels + kMaxGroup * threads - 1) / (kMaxGroup * threads);
-    return (panels + shares * threads - 1) / (shares * threads);
-  }
-
-  // Where this thread begins in the layer that is multiplied after this one.
-  const uint8_t* next_weights() const {
-    const Linear* next = linear_.next;
-    if (!next) return nullptr;
-    const int64_t first = omp_get_thread_num() * group_size(panels_of(next->n));
-    return static_cast<const uint8_t*>(next->weights) + first * panel_bytes(next->kind, next->k);
+  void run_stretch(int64_t begin, int64_t end, std::atomic<int64_t>& taken) {
+    const int64_t size = is_single_ ? 1 : kMaxGroup, panels = end - begin;
+    const int64_t groups = (panels + size - 1) / size;
+    for (int64_t i; (i = taken.fetch_add(1, std::memory_order_relaxed)) < groups;) {
+      const int64_t first = begin + panels * i / groups, last = begin + panels * (i + 1) / groups;
+      for (int64_t tile = 0; tile < tiles_.count; tile += kMaxTiles)
+        multiply_block({first, last, last == end}, tile, std::min(tile + kMaxTiles, tiles_.count));
+    }
   }
 
   using Sum = typename Scheme::Sum;
@@ -94,6 +88,9 @@ class Multiplication {
   static constexpr int64_t kBlockBytes = (Scheme::is_tiled ? 96 : 58) << 10;
   static constexpr int64_t kMaxTiles = 256 / Scheme::max_rows;
   static constexpr int64_t kMaxGroup = 8;
+  // With few rows, each panel is used once, and the processor fetches ahead best by itself. With more,
+  // it computes so long that it does not see far enough (measured on Zen 4).
+  static constexpr int64_t kFewRows = 4, kBytesAhead = 8 << 10;
 
   // Rows are packed in parts: whole ones, or chunks of k of a whole tile, so that the lines that a
   // tile's rows share are still at hand for the next row.
@@ -174,12 +171,13 @@ class Multiplication {
     }
   }
 
-  // Bytes from a block to the one that is read after it.
+  // Bytes from a block to the one that is read after it, or none.
   int64_t bytes_ahead(const Group& group, int64_t panel, int64_t step, int64_t count) const {
+    if (is_single_) return tiles_.rows > kFewRows ? kBytesAhead : 0;
     if (panel + 1 < group.end) return steps_ * Scheme::w_bytes;
     const uint8_t* here = block_at(panel, step);
     if (step + count < steps_) return block_at(group.begin, step + count) - here;
-    return group.after ? group.after - here : 0;
+    return group.is_last ? 0 : block_at(group.end, 0) - here;
   }
 
   const uint8_t* block_at(int64_t panel, int64_t step) const {
@@ -260,6 +258,7 @@ class Multiplication {
   float* y_;
   Epilogue epilogue_;
   Tiles tiles_;
+  bool is_single_;  // one tile of rows, which uses no panel twice
   int64_t steps_, panels_, block_steps_;
   float* row_scales_;
   uint8_t* packed_;

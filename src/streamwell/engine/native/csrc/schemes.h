@@ -40,8 +40,7 @@ struct Linear {
   const float* offsets;   // int8: [panels * 32], -128 * scale * sum of the column's weights
   int64_t n, k;
   int32_t kind;
-  float factor;        // of what is accumulated
-  const Linear* next;  // the one that is multiplied after it, or null
+  float factor;  // of what is accumulated
 };
 
 inline int64_t panels_of(int64_t n) { return (n + kPanel - 1) / kPanel; }
@@ -98,7 +97,7 @@ struct Floats {
                        F32 (&sums)[M][2]) {
     const auto* x = reinterpret_cast<const float*>(tile);
     for (int64_t i = 0; i < steps; ++i, x += M, w += w_bytes) {
-      fetch<w_bytes>(w + ahead);
+      if (ahead) fetch<w_bytes>(w + ahead);
       F32 low, high;
       Weights::load(w, low, high);
       for (int m = 0; m < M; ++m) {
@@ -177,7 +176,7 @@ struct Int8 {
     I32 sums[M][2];  // a copy that lives in registers
     std::memcpy(&sums, &result, sizeof(sums));
     for (int64_t i = 0; i < steps; ++i, x += 4 * M, w += w_bytes) {
-      fetch<w_bytes>(w + ahead);
+      if (ahead) fetch<w_bytes>(w + ahead);
       const I32 low = load_int(w), high = load_int(w + 4 * kLanes);
       for (int m = 0; m < M; ++m) {
         const I32 value = broadcast_four_bytes(x + 4 * m);
@@ -230,7 +229,7 @@ struct Int4 {
                        F32 (&sums)[M][2]) {
     constexpr int half = 4 * 4 * kLanes;
     for (int64_t i = 0; i < steps; ++i, x += x_bytes * M, w += w_bytes) {
-      fetch<w_bytes>(w + ahead);
+      if (ahead) fetch<w_bytes>(w + ahead);
       const auto* scales = reinterpret_cast<const float*>(x + step * M);
       const auto* weight_scales = reinterpret_cast<const uint16_t*>(w + 2 * half);
       for (int side = 0; side < 2; ++side) {
