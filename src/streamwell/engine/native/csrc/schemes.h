@@ -58,7 +58,7 @@ inline int64_t panel_bytes(int32_t kind, int64_t k) {
 // A scheme says how weights and activations of one kind lie in memory and are multiplied. A step is
 // the least number of ks that are computed together; each step of a panel takes `w_bytes`, and each
 // step of one row of activations `x_bytes`. Within a tile all rows of a step lie together. While a
-// tile is multiplied, the weights `ahead` bytes further on are fetched from memory.
+// tile is multiplied, the weights `ahead` bytes further on are fetched from memory, unless that is 0.
 
 template <int bytes>
 inline void fetch(const uint8_t* p) {
