@@ -16,6 +16,7 @@ from streamwell.engine.backoff import SOUND_STEPS, Backoff
 from streamwell.engine.client import ProcessEngine
 from streamwell.engine.launch import EngineProcess
 from streamwell.engine.messages import (
+    Alive,
     EngineConfig,
     Loaded,
     LoadFailed,
@@ -169,3 +170,17 @@ def test_the_ready_line_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert [("engine ready", expected)] == lines.infos
     assert ["slow", "engine process died; starting another"] == lines.warnings
+
+
+def test_an_engine_that_loads_faster_than_it_beats_does_not_hang(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time without a step begins when it is ready, though no heartbeat came before."""
+    lines = Lines()
+    monkeypatch.setattr(client, "log", lines)
+    launcher = Launcher([[Loaded(INFO), Alive()], [Loaded(INFO), Alive()], [LoadFailed("gone")]])
+
+    asyncio.run(fail(make_engine(launcher)))
+
+    launcher.close()
+    assert ["engine process died; starting another"] * 2 == lines.warnings

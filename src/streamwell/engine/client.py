@@ -77,7 +77,7 @@ class ProcessEngine:
         self._writer: asyncio.StreamWriter | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._loaded: asyncio.Future[EngineInfo] | None = None
-        #: When the engine told of its last step, in the event loop's time.
+        #: When the engine was ready, or told of its last step, in the event loop's time.
         self._stepped_s = 0.0
 
     def start(self) -> None:
@@ -211,9 +211,8 @@ class ProcessEngine:
     def _check_step(self) -> None:
         """Raises `TimeoutError` if a ready engine has been in the same step for too long."""
         now_s = asyncio.get_running_loop().time()
-        if self._status.state is not EngineState.READY:
-            self._stepped_s = now_s
-        elif now_s > self._stepped_s + self._hang_timeout_s:
+        is_ready = self._status.state is EngineState.READY
+        if is_ready and now_s > self._stepped_s + self._hang_timeout_s:
             raise TimeoutError(f"no step in {self._hang_timeout_s} s")
 
     def _take(self, message: ToServer) -> None:
@@ -230,6 +229,7 @@ class ProcessEngine:
             case Loaded(info):
                 self._backoff.note_ready()
                 self._status = EngineStatus(EngineState.READY, "ready", 1.0)
+                self._stepped_s = asyncio.get_running_loop().time()
                 _tell(info)
                 if self._loaded is not None and not self._loaded.done():
                     self._loaded.set_result(info)
