@@ -54,17 +54,18 @@ class ModelSize:
 
     #: Weights that a decode step reads, the output layer's included.
     num_weights: int
-    #: Those of the output layer, which prefill needs for one row only.
-    num_head_weights: int
+    #: Those that prefill needs for one row only: of the output layer, and of the last block all but
+    #: the projections to keys and values.
+    num_last_row_weights: int
     num_layers: int
     #: Keys and values that one token leaves behind, over all layers.
     cached_per_token: int
     #: Query heads times head size.
     attention_width: int
 
-    def attention_flop(self, num_tokens: int) -> float:
+    def attention_flop(self, num_tokens: int, num_layers: int) -> float:
         """Operations for one row that attends to so many tokens: scores, then the weighted sum."""
-        return 4.0 * self.num_layers * self.attention_width * num_tokens
+        return 4.0 * num_layers * self.attention_width * num_tokens
 
 
 def model_size(folder: Path) -> ModelSize:
@@ -83,8 +84,15 @@ def model_size(folder: Path) -> ModelSize:
     head_size = config.get("head_dim") or config["hidden_size"] // heads
     kv_heads = config.get("num_key_value_heads") or heads
     layers = config["num_hidden_layers"]
+    last = f"model.layers.{layers - 1}."
+    late = sum(
+        count
+        for name, count in counts.items()
+        if name.startswith(last) and "k_proj" not in name and "v_proj" not in name
+    )
+    last_row = (head or embedding) + late
     return ModelSize(
-        num_weights, head or embedding, layers, 2 * layers * kv_heads * head_size, heads * head_size
+        num_weights, last_row, layers, 2 * layers * kv_heads * head_size, heads * head_size
     )
 
 
@@ -94,16 +102,17 @@ def decode_bound(
     """Tokens per second of all streams together that a step can at most bring."""
     cache = num_streams * context * size.cached_per_token * CACHE_BYTES[precision]
     read_s = (size.num_weights * WEIGHT_BYTES[precision] + cache) / speed.read_bytes_s
-    flop = num_streams * (2.0 * size.num_weights + size.attention_flop(context))
+    flop = num_streams * (2.0 * size.num_weights + size.attention_flop(context, size.num_layers))
     return num_streams / max(read_s, flop / speed.fastest_matmul(precision))
 
 
 def prefill_bound(size: ModelSize, speed: Machine, precision: str, num_tokens: int) -> float:
     """Prompt tokens per second that one prompt can at most be read with."""
-    rows = 2.0 * (size.num_weights - size.num_head_weights) * num_tokens
+    rows = 2.0 * (size.num_weights - size.num_last_row_weights) * num_tokens
     # causal: on average a token attends to half of the prompt
-    attention = size.attention_flop(num_tokens) * num_tokens / 2
-    flop = rows + attention + 2.0 * size.num_head_weights
+    attention = size.attention_flop(num_tokens, size.num_layers - 1) * num_tokens / 2
+    last_row = 2.0 * size.num_last_row_weights + size.attention_flop(num_tokens, 1)
+    flop = rows + attention + last_row
     read_s = size.num_weights * WEIGHT_BYTES[precision] / speed.read_bytes_s
     return num_tokens / max(read_s, flop / speed.fastest_matmul(precision))
 

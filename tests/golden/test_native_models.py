@@ -113,7 +113,10 @@ def test_every_instruction_set_runs_every_part(
 def test_a_token_does_not_depend_on_batch_or_chunks(
     tmp_path: Path, name: str, dtype: str, quantization: str
 ) -> None:
-    """Logits of the last token: the same bits alone, in chunks of any size, in a crowd."""
+    """Logits of the last token: the same bits alone, in chunks of any size, in a crowd.
+
+    Nor does it matter which others have outputs: some, none of a sequence, or all.
+    """
     model = native_model(build(name, tmp_path), dtype, quantization)
     sequences = make_sequences(name)
 
@@ -126,6 +129,13 @@ def test_a_token_does_not_depend_on_batch_or_chunks(
                 chunk = Chunk(s, start, min(size, s.num_tokens - start))
                 logits = last_logits(model, [chunk])
             assert torch.equal(alone[row], logits[0])
+    chunks, num_rows = [whole(s) for s in sequences], sum(s.num_tokens for s in sequences)
+    with torch.inference_mode():
+        every = model.forward(chunks, list(range(num_rows))).clone()
+        rows = [*range(5, 20), num_rows - 1]  # within the second sequence, and the last's end
+        some = model.forward(chunks, rows)
+    assert torch.equal(every[rows], some)
+    assert torch.equal(every[-1], alone[-1])
 
 
 @pytest.mark.parametrize(

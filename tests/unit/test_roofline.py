@@ -21,9 +21,9 @@ from bench.roofline import (
     table,
 )
 
-#: A thousand weights, a tenth of them in the output layer; 8 cached numbers per token.
+#: A thousand weights, of which prefill needs a tenth once; 8 cached numbers per token.
 SIZE = ModelSize(
-    num_weights=1000, num_head_weights=100, num_layers=2, cached_per_token=8, attention_width=4
+    num_weights=1000, num_last_row_weights=100, num_layers=2, cached_per_token=8, attention_width=4
 )
 #: Reads slowly, computes fast; and the other way round.
 SLOW_MEMORY = Machine(1000.0, {"float32": 1e9, "bfloat16": 1e9, "int8": 1e9})
@@ -59,8 +59,11 @@ def test_weights_may_be_widened() -> None:
 
 
 def test_prefill_needs_the_output_layer_once() -> None:
-    """All other weights for each token, attention to half of the prompt on average."""
-    flop = 2 * 900 * 10 + (4 * 2 * 4 * 10) * 10 / 2 + 2 * 100
+    """All other weights for each token, attention to half of the prompt on average.
+
+    Of two blocks, all tokens need the attention of the first, and only one that of the last.
+    """
+    flop = 2 * 900 * 10 + (4 * 4 * 10) * 10 / 2 + 2 * 100 + 4 * 4 * 10
 
     assert 10 * 2000 / flop == pytest.approx(prefill_bound(SIZE, SLOW_COMPUTE, "float32", 10))
 
@@ -84,15 +87,23 @@ def test_the_table_has_our_share() -> None:
 
 @pytest.mark.parametrize(("tied", "expected"), [(True, 50), (False, 50)])
 def test_weights_are_counted_in_the_files(tmp_path: Path, tied: bool, expected: int) -> None:
-    """An untied embedding is only looked up; a tied one is the output layer, read every step."""
-    tensors = {"model.embed_tokens.weight": torch.zeros(5, 4), "model.x": torch.zeros(30)}
+    """An untied embedding is only looked up; a tied one is the output layer, read every step.
+
+    Prefill needs it for one row, as what follows the keys and values of the last of three blocks.
+    """
+    tensors = {
+        "model.embed_tokens.weight": torch.zeros(5, 4),
+        "model.layers.1.mlp.up_proj.weight": torch.zeros(15),
+        "model.layers.2.self_attn.k_proj.weight": torch.zeros(8),
+        "model.layers.2.mlp.up_proj.weight": torch.zeros(7),
+    }
     if not tied:
         tensors["lm_head.weight"] = torch.zeros(5, 4)
     save_file(tensors, tmp_path / "model.safetensors")
     config = {"num_attention_heads": 2, "hidden_size": 4, "num_hidden_layers": 3}
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
 
-    assert ModelSize(expected, 20, 3, 2 * 3 * 2 * 2, 4) == model_size(tmp_path)
+    assert ModelSize(expected, 27, 3, 2 * 3 * 2 * 2, 4) == model_size(tmp_path)
 
 
 @pytest.mark.parametrize(("case", "dtype"), [("8 streams", "int8"), ("int8 8 streams", "float32")])

@@ -32,8 +32,8 @@ class Model(Protocol):
         """Compute chunks that `order_chunks` has ordered, and write their keys and values.
 
         Returns:
-            Logits `[len(rows), vocab_size]` of some rows of the chunks' tokens laid end to end;
-            good until the next call.
+            Logits `[len(rows), vocab_size]` of some rows of the chunks' tokens laid end to end,
+            in order, those of a chunk next to each other; good until the next call.
         """
         ...
 

@@ -46,7 +46,8 @@ struct Batch {
   Sequences sequences;         // of an encoder with lengths: all rows of an input see it all
   Sequences cross;             // the inputs that a decoder's rows see
   int64_t num_outputs;
-  const int64_t* outputs;  // [num_outputs]: rows whose logits are wanted
+  const int64_t* outputs;  // [num_outputs]: rows whose logits are wanted; those of a sequence are
+                           // neighbours
   float* x;                // [rows, hidden_size]: embeddings, overwritten
   float* normed;           // [rows, hidden_size]
   float* qkv;              // [rows, (queries + 2 * kv) * head_dim], and a decoder's keys and values
@@ -77,15 +78,20 @@ inline void add_output(const Stack& stack, const Linear& linear, const float* ro
   if (norms.sum) normalize_rows(batch.x, norms.sum, batch.rows, size, stack.eps, batch.x);
 }
 
-// Into `attended`.
+// Queries go into `qkv`, keys and values into the cache.
 template <class Kernel>
-void attend_to_itself(const Stack& stack, const Layer& layer, const Batch& batch) {
+void project_rows(const Stack& stack, const Layer& layer, const Batch& batch) {
   const float* input = read_rows(stack, layer.attention.input, batch);
   multiply(layer.qkv, input, batch.rows, batch.qkv, kPlain, batch.workspace);
   place_rows<typename Kernel::CacheKind>(
       batch.qkv,
       {layer.query_norm, layer.key_norm, stack.norm_width, stack.eps, layer.cosines, layer.sines},
       batch.positions, batch.slots, batch.rows, stack.heads, layer.cache);
+}
+
+// Into `attended`.
+template <class Kernel>
+void attend_to_itself(const Stack& stack, const Layer& layer, const Batch& batch) {
   attend<Kernel>({batch.qkv, stack.heads.row_floats(), batch.attended, stack.heads, layer.cache,
                   stack.scale, stack.softcap, layer.bias, layer.window},
                  batch.sequences);
@@ -107,8 +113,9 @@ inline void widen_rows(const Stack& stack, const Layer& layer, const Batch& batc
   multiply(layer.up, input, batch.rows, batch.inner, stack.activation, batch.workspace);
 }
 
+// What follows when all keys and values are in the cache.
 template <class Kernel>
-void run_layer(const Stack& stack, const Layer& layer, const Batch& batch) {
+void finish_layer(const Stack& stack, const Layer& layer, const Batch& batch) {
   attend_to_itself<Kernel>(stack, layer, batch);
   if (stack.is_parallel) widen_rows(stack, layer, batch);
   add_output(stack, layer.out, batch.attended, layer.attention, batch);
@@ -120,12 +127,45 @@ void run_layer(const Stack& stack, const Layer& layer, const Batch& batch) {
   add_output(stack, layer.down, batch.inner, layer.feed_forward, batch);
 }
 
-template <class Kernel>
-void run_layers(const Stack& stack, const Batch& batch) {
+inline void norm_embeddings(const Stack& stack, const Batch& batch) {
   if (stack.embedding_norm)
     normalize_rows(batch.x, stack.embedding_norm, batch.rows, stack.hidden_size, stack.eps, batch.x);
-  for (int64_t i = 0; i < stack.num_layers; ++i) run_layer<Kernel>(stack, stack.layers[i], batch);
 }
+
+// What is left of a step when the last layer has its keys and values: the rows with outputs.
+class Outputs {
+ public:
+  // Moves those rows to the front of `x` and `qkv`.
+  Outputs(const Stack& stack, const Batch& whole) : batch(whole) {
+    const Sequences& sequences = whole.sequences;
+    int64_t count = 0;
+    first_rows_.push_back(0);
+    for (int64_t s = 0; s < sequences.count; ++s) {
+      const int64_t begin = sequences.first_rows[s], end = sequences.first_rows[s + 1];
+      const int64_t first = count < whole.num_outputs ? whole.outputs[count] : end;
+      while (count < whole.num_outputs && whole.outputs[count] < end) ++count;
+      starts_.push_back(sequences.starts[s] + std::min(first, end) - begin);
+      first_rows_.push_back(count);
+    }
+    for (Sequences* kept : {&batch.sequences, &batch.cross}) {
+      kept->first_rows = first_rows_.data();
+      kept->starts = starts_.data();
+    }
+    batch.rows = whole.num_outputs;
+    move_rows(batch.x, stack.hidden_size);
+    move_rows(batch.qkv, stack.heads.row_floats());
+  }
+
+  Batch batch;
+
+ private:
+  void move_rows(float* rows, int64_t size) const {
+    for (int64_t i = 0; i < batch.num_outputs; ++i)
+      std::memmove(rows + i * size, rows + batch.outputs[i] * size, size * 4);
+  }
+
+  std::vector<int64_t> first_rows_, starts_;
+};
 
 // What a decoder's blocks see of an encoder's output, which is in `x`.
 template <class Kernel>
@@ -141,7 +181,11 @@ void remember(const Stack& decoder, const float* encoded, const Batch& batch) {
 
 template <class Kernel>
 void encode(const Stack& encoder, const Stack& decoder, const Batch& batch) {
-  run_layers<Kernel>(encoder, batch);
+  norm_embeddings(encoder, batch);
+  for (int64_t i = 0; i < encoder.num_layers; ++i) {
+    project_rows<Kernel>(encoder, encoder.layers[i], batch);
+    finish_layer<Kernel>(encoder, encoder.layers[i], batch);
+  }
   remember<Kernel>(decoder, read_rows(encoder, encoder.final_norm, batch), batch);
 }
 
@@ -152,23 +196,28 @@ inline void encode(const Stack& encoder, const Stack& decoder, const Batch& batc
   encode<FloatTask>(encoder, decoder, batch);
 }
 
+// Of the last layer, rows without outputs need only their keys and values.
+template <class Kernel>
+void decode(const Stack& stack, const Batch& batch) {
+  norm_embeddings(stack, batch);
+  const int64_t last = stack.num_layers - 1;
+  for (int64_t i = 0; i < last; ++i) {
+    project_rows<Kernel>(stack, stack.layers[i], batch);
+    finish_layer<Kernel>(stack, stack.layers[i], batch);
+  }
+  project_rows<Kernel>(stack, stack.layers[last], batch);
+  if (!batch.num_outputs) return;
+  const Outputs outputs(stack, batch);
+  finish_layer<Kernel>(stack, stack.layers[last], outputs.batch);
+  multiply(stack.head, read_rows(stack, stack.final_norm, outputs.batch), batch.num_outputs,
+           batch.logits, kPlain, batch.workspace);
+}
+
 inline void decode(const Stack& stack, const Batch& batch) {
 #if defined(__AVX512BF16__)
-  if (stack.has_pair_cache) run_layers<PairAttention>(stack, batch);
+  if (stack.has_pair_cache) return decode<PairAttention>(stack, batch);
 #endif
-  if (!stack.has_pair_cache) run_layers<FloatTask>(stack, batch);
-  const int64_t size = stack.hidden_size;
-  for (int64_t i = 0; i < batch.num_outputs; ++i) {
-    const float* row = batch.x + batch.outputs[i] * size;
-    float* out = batch.normed + i * size;
-    if (stack.final_norm) {
-      normalize(row, stack.final_norm, size, stack.eps, out);
-    } else {
-      std::memcpy(out, row, size * 4);
-    }
-  }
-  if (batch.num_outputs)
-    multiply(stack.head, batch.normed, batch.num_outputs, batch.logits, kPlain, batch.workspace);
+  decode<FloatTask>(stack, batch);
 }
 
 }  // namespace streamwell
