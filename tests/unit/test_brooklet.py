@@ -92,11 +92,16 @@ def test_a_difference_below_zero_is_declined() -> None:
         assert first < second
 
 
+def without_marks(count: str) -> str:
+    """What is left of a count without what it says of how far it is."""
+    return re.sub(r" \(.*\)", "", count)
+
+
 @pytest.mark.parametrize(("theme", "step"), [(count_up, 1), (count_down, -1)])
 def test_counts_go_from_end_to_end(theme: Theme, step: int) -> None:
     """One by one, with the ends that were asked for; without a second end, from or to one."""
     for exchange in drawn(theme):
-        counted = numbers_in(exchange.reply)
+        counted = numbers_in(without_marks(exchange.reply))
         asked = numbers_in(exchange.prompt)
 
         assert list(range(counted[0], counted[-1] + step, step)) == counted
@@ -113,18 +118,27 @@ def test_a_neighbour_is_one_away() -> None:
         assert number + (1 if "after" in exchange.prompt else -1) == neighbour
 
 
-@pytest.mark.parametrize("theme", [spell, letter_of])
-def test_the_letters_are_those_of_the_word(theme: Theme) -> None:
-    """Joined without hyphens they are in the prompt; the answer about them is right."""
-    for exchange in drawn(theme):
-        spelled = max(exchange.reply.split(), key=lambda word: word.count("-"))
-        letters = spelled.split("-")
-        last = exchange.reply.removesuffix(".").split()[-1]
+def test_the_letters_are_those_of_the_word() -> None:
+    """Joined without hyphens they are in the prompt."""
+    for exchange in drawn(spell):
+        word = exchange.reply.replace("-", "")
 
-        assert exchange.key == "letters " + "".join(letters).lower()
-        assert "".join(letters) in exchange.prompt
-        assert last in {spelled, *letters}
-        assert numbers_in(exchange.reply) in ([], [len(letters)])
+        assert exchange.key == f"letters {word.lower()}"
+        assert word in exchange.prompt
+
+
+def test_a_letter_is_found_by_numbering_those_up_to_it() -> None:
+    """The word is spelled, then numbered from its start; the last number's letter is the answer."""
+    for exchange in drawn(letter_of):
+        spelled, _, rest = exchange.reply.removesuffix(".").partition(": ")
+        walked, _, answer = rest.partition(". The ")
+        letters, places = zip(*(step.split(" ") for step in walked.split(", ")), strict=True)
+
+        assert spelled.replace("-", "") in exchange.prompt
+        assert list(range(1, len(letters) + 1)) == [int(place) for place in places]
+        assert spelled.split("-")[: len(letters)] == list(letters)
+        assert answer.split()[0] in exchange.prompt
+        assert answer.split()[-1] == letters[-1]
 
 
 def test_what_is_held_out_is_never_taught() -> None:

@@ -10,7 +10,16 @@ from itertools import pairwise
 import pytest
 
 from training.brooklet.exchange import Exchange, Facts, Theme, draw, is_held_out
-from training.brooklet.themes import calendar, counting, memory, numbers, tongues, unknown, words
+from training.brooklet.themes import (
+    calendar,
+    counting,
+    drills,
+    memory,
+    numbers,
+    tongues,
+    unknown,
+    words,
+)
 from training.brooklet.themes.distances import DISTANCES, distance, miles
 from training.brooklet.themes.smalltalk import liking, smalltalk
 from training.brooklet.themes.stories import LONG, long_story, story
@@ -37,6 +46,7 @@ CERTAIN: tuple[Theme, ...] = (
     *(tongues.emoji, tongues.word_abroad, tongues.word_home, unknown.gibberish, unknown.near_miss),
     *(unknown.unknown, unknown.without_tools, valley, words.count_letters, words.letter_neighbour),
     *(words.letter_of, words.occurrences, words.spell, words.spell_backwards),
+    words.spell_joined,
 )
 THEMES = (*CERTAIN, *(theme for pair in TELL_AND_ASK for theme in pair), words.echo, story)
 
@@ -145,12 +155,40 @@ def test_distances_are_symmetric_and_could_be_walked() -> None:
 
 
 def test_a_far_count_reaches_its_end() -> None:
-    """From one to a number above the usual counts, and no number is left out."""
+    """From one to a number above the usual counts; none is left out, each ten says of how many."""
     for exchange in drawn(counting.count_far, 6):
         end = numbers_in(exchange.prompt)[-1]
+        lines = [line.partition(" (") for line in exchange.reply.split("\n")]
+        counted = [numbers_in(line) for line, _, _ in lines]
 
         assert counting.LONGEST_COUNT < end <= counting.FARTHEST_COUNT
-        assert list(range(1, end + 1)) == numbers_in(exchange.reply)
+        assert list(range(1, end + 1)) == [number for line in counted for number in line]
+        assert all(
+            [line[-1], end] == numbers_in(mark)
+            for line, (_, _, mark) in zip(counted, lines, strict=True)
+            if mark
+        )
+        assert [line for line, (_, _, mark) in enumerate(lines) if "the rest" in mark] == (
+            [len(lines) - 2] if end % 10 else []
+        )
+
+
+def test_drills_are_the_items_that_are_easily_wrong() -> None:
+    """Differences of near terms, carries, counts to a ten, and counts that do not say where to."""
+    for near in (drills.subtract, drills.below_zero):
+        for exchange in drawn(near):
+            first, second, *_ = numbers_in(exchange.reply)
+            assert abs(first - second) <= drills.NEAR
+    for exchange in drawn(drills.number_neighbour):
+        number, neighbour = numbers_in(exchange.reply)
+        assert number // 10 != neighbour // 10
+    for exchange in drawn(drills.count_to_a_ten, 6):
+        end = numbers_in(exchange.prompt)[-1]
+        assert 0 == end % 10
+        assert end % 100
+    for count in (drills.count_up, drills.count_down):
+        for exchange in drawn(count, 50):
+            assert re.fullmatch(r"Count from \d+ to \d+.?", exchange.prompt)
 
 
 def test_counts_in_steps_keep_their_step() -> None:
@@ -166,7 +204,7 @@ def test_counts_in_steps_keep_their_step() -> None:
 
 
 def test_thoughts_lead_to_the_reply() -> None:
-    """The steps of a sum end at its total, and those of a comparison name both numbers."""
+    """The steps of a sum end at its total."""
     for theme in (numbers.add, numbers.subtract, numbers.sum_in_words):
         for exchange in drawn(theme):
             assert numbers_in(exchange.thought)[-1] == numbers_in(exchange.reply)[-1]
@@ -174,10 +212,17 @@ def test_thoughts_lead_to_the_reply() -> None:
                 r"(\d+) ([+-]) (\d+) = (\d+)", exchange.thought
             ):
                 assert int(total) == int(left) + int(sign + right)
+
+
+def test_a_comparison_says_why() -> None:
+    """What the two numbers differ by comes before the answer, and is about them."""
     for exchange in drawn(numbers.compare):
-        first, second = numbers_in(exchange.reply)
-        assert first > second if "larger" in exchange.reply else first < second
-        assert {first, second} <= set(numbers_in(exchange.thought))
+        first, second = numbers_in(exchange.answer)
+        reason = exchange.reply.removesuffix(exchange.answer)
+
+        assert first > second if "larger" in exchange.answer else first < second
+        assert {first, second} <= set(numbers_in(reason))
+        assert {first, second} == set(numbers_in(exchange.prompt))
 
 
 def test_products_are_right_and_bounded() -> None:
@@ -193,18 +238,18 @@ def test_products_are_right_and_bounded() -> None:
 
 
 def test_letters_are_counted_and_turned_around() -> None:
-    """The number of a letter is its count so far; a word spelled backwards is the word again."""
+    """Each letter has its place, one asked for its count; backwards it is the same word."""
     for exchange in drawn(words.occurrences):
-        steps = [step.split(" ") for step in exchange.reply.split(". That")[0].split(", ")]
-        counts = [int(count) for _, count in steps]
-        assert "".join(letter for letter, _ in steps) in exchange.prompt
-        assert counts[-1] == numbers_in(exchange.reply)[-1]
-        rises = {
-            letter.lower()
-            for (letter, _), a, b in zip(steps, [0, *counts], counts, strict=False)
-            if b > a
-        }
-        assert len(rises) <= 1
+        spelled, _, walked = exchange.reply.split(". That")[0].partition(": ")
+        steps = [step.split(" ", 1) for step in walked.split(", ")]
+        places = [int(place.partition(":")[0]) for _, place in steps]
+        counted = [(letter, place) for letter, place in steps if ":" in place]
+        total = numbers_in(exchange.reply)[-1]
+        assert spelled.replace("-", "") in exchange.prompt
+        assert spelled.split("-") == [letter for letter, _ in steps]
+        assert list(range(1, len(steps) + 1)) == places
+        assert list(range(1, total + 1)) == [int(place.split(": ")[1]) for _, place in counted]
+        assert len({letter.lower() for letter, _ in counted}) <= 1
     for exchange in drawn(words.spell_backwards):
         ahead, back = exchange.reply.removesuffix(".").split(" backwards is ")
         assert ahead.split("-") == back.split("-")[::-1]

@@ -1,7 +1,9 @@
 """Counting: up and down, far, in steps, and the neighbours of numbers.
 
 What goes wrong is mostly a start or an end copied badly, a turn at a hundred, and an end far away,
-so ranges are drawn to cross tens and hundreds and to end anywhere.
+so ranges are drawn to cross tens and hundreds and to end anywhere. Who counts far says how far at
+every ten, and that the last line begins where only the ones are missing: hundreds, tens and ones
+are then compared one after the other, and with an end that stands beside them.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from training.brooklet.text import listed
 LARGEST_NUMBER = 999  # of short counts and of neighbours
 LONGEST_COUNT = 200  # of usual counts from one
 FARTHEST_COUNT = 500
+LONGEST_UNMARKED = 50  # of counts from one that do not say how far they are
 USUAL_ENDS = (5, 10, 10, 20, 20, 50, 100, 200)
 
 UP = (
@@ -124,13 +127,26 @@ def _count(rng: Random, task: str, between: tuple[str, ...], one: tuple[str, ...
     from_one = form in one or rng.random() < 0.1
     low, high = _span_from_one(rng) if from_one else _span(rng)
     numbers = [str(number) for number in range(low, high + 1)]
+    reply = _marked(high) if low == 1 and high > LONGEST_UNMARKED else listed(numbers)
     if task == "count down":
         numbers.reverse()
+        reply = listed(numbers)
     prompt = form.format(a=numbers[0], b=numbers[-1]) + rng.choice(("", ".", "!", "?"))
     # The counts that every newcomer tries are never held out.
     usual = low == 1 and high in USUAL_ENDS
     key = "" if usual else f"count {numbers[0]} {numbers[-1]}"
-    return Exchange(task, prompt, listed(numbers), key)
+    return Exchange(task, prompt, reply, key)
+
+
+def _marked(end: int) -> str:
+    """Count from one, in lines of ten that say how far the count is."""
+    lines = []
+    for first in range(1, end + 1, 10):
+        last = first + 9
+        line = ", ".join(str(number) for number in range(first, min(last, end) + 1))
+        rest = ", the rest" if last < end < last + 10 else ""
+        lines.append(f"{line} ({last} of {end}{rest})" if last <= end else line)
+    return "\n".join(lines) + "."
 
 
 def count_up(rng: Random, facts: Facts) -> Exchange:
@@ -144,15 +160,12 @@ def count_down(rng: Random, facts: Facts) -> Exchange:
 
 
 def count_far(rng: Random, facts: Facts) -> Exchange:
-    """Count from one to hundreds, in up to about two thousand tokens."""
+    """Count from one to hundreds, in up to two and a half thousand tokens."""
     hundreds = (300, 400, FARTHEST_COUNT, FARTHEST_COUNT)
     end = rng.choice((rng.randint(LONGEST_COUNT + 1, FARTHEST_COUNT), rng.choice(hundreds)))
     form = rng.choice((*FROM_ONE, *FROM_ONE, *UP))
     prompt = form.format(a=1, b=end) + rng.choice(("", ".", "!", "?"))
-    numbers = [str(number) for number in range(1, end + 1)]
-    return Exchange(
-        "count far", prompt, listed(numbers), "" if end in hundreds else f"count 1 {end}"
-    )
+    return Exchange("count far", prompt, _marked(end), "" if end in hundreds else f"count 1 {end}")
 
 
 def too_far(rng: Random, facts: Facts) -> Exchange:

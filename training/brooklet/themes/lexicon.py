@@ -81,6 +81,13 @@ def blend(rng: Random) -> str:
     return head[:start] + tail[-end:].lower()
 
 
+def joined(rng: Random) -> str:
+    """Join a whole word to the start or the end of another, or to another whole one."""
+    one, other = rng.choice(LEXICON).lower(), rng.choice(LEXICON).lower()
+    place = rng.randrange(len(other))
+    return rng.choice((one + other, one + other[place:], other[: place + 1] + one))
+
+
 def any_word(rng: Random) -> str:
     """Draw a word that people use, a blend or a made-up one; some are capitalised."""
     word = rng.choice((rng.choice(LEXICON), blend(rng), blend(rng), made_up_word(rng)))

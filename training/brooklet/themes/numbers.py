@@ -233,8 +233,9 @@ def compare(rng: Random, facts: Facts) -> Exchange:
     larger = rng.random() < 0.6
     prompt = rng.choice(LARGER if larger else SMALLER).format(a=a, b=b) + rng.choice(("", "?"))
     high, low = max(a, b), min(a, b)
-    reply = f"{high} is larger than {low}." if larger else f"{low} is smaller than {high}."
-    return Exchange("compare", prompt, reply, f"compare {low} {high}", thought=_place_value(a, b))
+    found = f"{high} is larger than {low}." if larger else f"{low} is smaller than {high}."
+    reply = f"{_place_value(a, b)} {high} > {low}. {found}"
+    return Exchange("compare", prompt, reply, f"compare {low} {high}", found)
 
 
 def even_or_odd(rng: Random, facts: Facts) -> Exchange:

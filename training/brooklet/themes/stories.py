@@ -71,7 +71,8 @@ ENDINGS = (
     "At last they came home. {h} and {f} stayed friends for ever.",
     "That evening {h} slept well and dreamed of {o}.",
 )
-LONG = 23  # events of a long story
+LONG = 24  # events of a long story
+IN_A_CHAPTER = 2  # of a long story's events; by the number of its last chapter it finds its end
 
 FORMS = (
     "Tell me a {s}story{t}",
@@ -110,7 +111,10 @@ POEM_FORMS = (
 
 
 def tale(rng: Random, hero: str, noun: str, friend: str, event_count: int) -> str:
-    """Tell how a hero, who is a kind of character, found a thing, in so many events."""
+    """Tell how a hero, who is a kind of character, found a thing, in so many events.
+
+    A long one has numbered chapters.
+    """
     thing = rng.choice(OBJECTS)
     fill = {
         "h": hero,
@@ -125,6 +129,9 @@ def tale(rng: Random, hero: str, noun: str, friend: str, event_count: int) -> st
     )
     chosen = sorted(rng.sample(range(1, len(EVENTS)), event_count - 1))
     events = [EVENTS[0], *(EVENTS[index] for index in chosen)]
+    if event_count == LONG:
+        for chapter, index in enumerate(range(0, LONG, IN_A_CHAPTER), start=1):
+            events[index] = f"Chapter {chapter}. {events[index]}"
     return " ".join([opening, *(text.format(**fill) for text in (*events, rng.choice(ENDINGS)))])
 
 

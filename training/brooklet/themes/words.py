@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from training.brooklet.exchange import Exchange, Facts
-from training.brooklet.themes.lexicon import any_word
+from training.brooklet.themes.lexicon import any_word, joined
 from training.brooklet.themes.sayings import saying
 from training.brooklet.themes.vocabulary import ALPHABET
 
@@ -113,6 +113,11 @@ def _spelled(word: str) -> str:
     return "-".join(word)
 
 
+def _numbered(letters: str) -> str:
+    """Number the letters: two that are alike differ by their number."""
+    return ", ".join(f"{letter} {number}" for number, letter in enumerate(letters, start=1))
+
+
 def _spelling_key(word: str) -> str:
     """One key for every question about a word's letters, each of which gives the others away."""
     return f"letters {word.lower()}"
@@ -126,6 +131,13 @@ def _any_case(rng: Random, letter: str) -> str:
 def spell(rng: Random, facts: Facts) -> Exchange:
     """Spell a word."""
     word = any_word(rng)
+    prompt = rng.choice(SPELL).format(w=word)
+    return Exchange("spell", prompt, _spelled(word), _spelling_key(word))
+
+
+def spell_joined(rng: Random, facts: Facts) -> Exchange:
+    """Spell two words in one, so that every token of a word is spelled somewhere."""
+    word = joined(rng)
     prompt = rng.choice(SPELL).format(w=word)
     return Exchange("spell", prompt, _spelled(word), _spelling_key(word))
 
@@ -144,8 +156,8 @@ def letter_of(rng: Random, facts: Facts) -> Exchange:
     """Ask for one letter of a word, by its place."""
     word = any_word(rng)
     place = rng.choice(("last", *ORDINALS[: len(word)]))
-    letter = word[-1] if place == "last" else word[ORDINALS.index(place)]
-    reply = f"The {place} letter of {_spelled(word)} is {letter}."
+    walked = word if place == "last" else word[: ORDINALS.index(place) + 1]
+    reply = f"{_spelled(word)}: {_numbered(walked)}. The {place} letter is {walked[-1]}."
     prompt = rng.choice(ONE_LETTER).format(k=place, w=word)
     return Exchange("letters of", prompt, reply, _spelling_key(word))
 
@@ -153,22 +165,24 @@ def letter_of(rng: Random, facts: Facts) -> Exchange:
 def count_letters(rng: Random, facts: Facts) -> Exchange:
     """Ask how long a word is; the reply numbers the letters."""
     word = any_word(rng)
-    numbered = ", ".join(f"{letter} {number}" for number, letter in enumerate(word, start=1))
     prompt = rng.choice(COUNT_LETTERS).format(w=word)
-    reply = f"{numbered}. That makes {len(word)}."
+    reply = f"{_spelled(word)}: {_numbered(word)}. That makes {len(word)}."
     return Exchange("count letters", prompt, reply, _spelling_key(word))
 
 
 def occurrences(rng: Random, facts: Facts) -> Exchange:
-    """Ask how often a letter occurs in a word; the reply keeps count from letter to letter."""
+    """Ask how often a letter occurs in a word; the reply counts it where it stands."""
     word = any_word(rng)
     present = [letter for letter in word.lower() if letter.isalpha()]
     repeated = [letter for letter in present if present.count(letter) > 1]
     letter = rng.choice(rng.choice((present, repeated or present, ALPHABET)))
-    counts = [word[:end].lower().count(letter) for end in range(1, len(word) + 1)]
-    walked = ", ".join(f"{sign} {count}" for sign, count in zip(word, counts, strict=True))
+    walked, count = [], 0
+    for number, sign in enumerate(word, start=1):
+        found = sign.lower() == letter
+        count += found
+        walked.append(f"{sign} {number}: {count}" if found else f"{sign} {number}")
     prompt = rng.choice(OCCURRENCES).format(c=_any_case(rng, letter), w=word)
-    reply = f"{walked}. That makes {counts[-1]}."
+    reply = f"{_spelled(word)}: {', '.join(walked)}. That makes {count}."
     return Exchange("occurrences", prompt, reply, _spelling_key(word))
 
 
