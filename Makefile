@@ -155,7 +155,7 @@ bench-peers-install: $(VENV)/.bench ## Install what `python -m bench.peers` comp
 	bench/peers/install.sh
 
 train-brooklet: $(VENV)/.dev ## Train the built-in model again (hours).
-	$(BIN)/python -m training.brooklet.train
+	$(BIN)/torchrun --standalone --nproc-per-node 2 -m training.brooklet.train
 
 eval-brooklet: $(VENV)/.dev ## Ask the built-in model for what it was never taught.
 	$(BIN)/python -m training.brooklet.evaluate

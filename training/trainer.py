@@ -113,11 +113,12 @@ def export(
 
 
 def parse_arguments(
-    description: str, *, steps: int, threads: int, work: str = "", output: Path
+    description: str, *, steps: int, threads: int = 0, work: str = "", output: Path
 ) -> argparse.Namespace:
     """Read a trainer's command line; the values given here are the defaults.
 
-    Without a folder for its `work`, a trainer keeps no checkpoints.
+    Without a folder for its `work`, a trainer keeps no checkpoints. One that has a process for each
+    core has no `threads` to choose.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--steps", type=int, default=steps)
@@ -126,5 +127,6 @@ def parse_arguments(
         parser.add_argument("--work", type=Path, default=Path(work), help="checkpoints")
         parser.add_argument("--save-every", type=int, default=250)
     parser.add_argument("--output", type=Path, default=output, help="the finished folder")
-    parser.add_argument("--threads", type=int, default=threads)
+    if threads:
+        parser.add_argument("--threads", type=int, default=threads)
     return parser.parse_args()

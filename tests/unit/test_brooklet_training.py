@@ -15,11 +15,13 @@ from streamwell.core.messages import PartKind
 from streamwell.text.response_parser import ResponseParser
 from streamwell.text.response_template import parse_response_template
 from training.brooklet import packed_attention, tokenizer
-from training.brooklet.batches import IGNORED, SHAPES, Row, Steps
+from training.brooklet.batches import IGNORED, LONGEST, SHAPES, TOKENS, Row, Steps
 from training.brooklet.cases import make_cases
 from training.brooklet.corpus import Conversation, conversation
 from training.brooklet.evaluate import wire_messages
+from training.brooklet.themes import SECOND_ROUND, mix_at
 from training.brooklet.tokenizer import TURN_END, encode_conversation, render
+from training.brooklet.train import SECOND_PEAK, rate_at
 from training.loss_curve import LossCurve
 
 WEATHER = {
@@ -128,8 +130,28 @@ def test_a_step_is_made_of_its_number(small: PreTrainedTokenizerFast) -> None:
 
     assert all(a.token_ids.equal(b.token_ids) for a, b in zip(first, again, strict=True))
     assert not first[-1].token_ids.equal(other[-1].token_ids)
-    shapes = {(batch.token_ids.shape[1], batch.token_ids.shape[0]) for batch in first}
-    assert {shape for shape in shapes if shape[0] in SHAPES} <= set(SHAPES.items())
+    for rows, length in (batch.token_ids.shape for batch in first):
+        assert rows in {SHAPES.get(length, 1) >> halved for halved in range(4)} - {0}
+
+
+def test_a_second_round_begins_when_the_first_has_cooled_down() -> None:
+    """From half the rate it falls at once; its texts are drawn from another mix."""
+    steps = SECOND_ROUND + 1000
+    around = [rate_at(SECOND_ROUND + step, steps) for step in (-1, 99, 500, 999)]
+
+    assert pytest.approx([0.0, 0.9 * SECOND_PEAK, 0.5 * SECOND_PEAK, 0.0], abs=0.002) == around
+    assert mix_at(SECOND_ROUND - 1) is not mix_at(SECOND_ROUND)
+    # a shorter run is one round
+    assert pytest.approx(0.0, abs=0.004) == rate_at(999, 1000)
+
+
+def test_processes_share_a_step(small: PreTrainedTokenizerFast) -> None:
+    """Each part of it has texts of its own, and together they are about as long as the whole."""
+    parts = [Steps(small, 3, part=part, parts=2)[5] for part in range(2)]
+    sizes = [sum(int((batch.owners >= 0).sum()) for batch in part) for part in parts]
+
+    assert not parts[0][0].token_ids.equal(parts[1][0].token_ids)
+    assert [TOKENS // 2 <= size < TOKENS // 2 + LONGEST for size in sizes] == [True, True]
 
 
 @torch.no_grad()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
@@ -16,10 +16,11 @@ from training.brooklet.tokenizer import TURN_END, encode_conversation
 
 TOKENS = 8192  # of a step, about
 DOCUMENTS = 0.04  # how much of the corpus is plain text
-# Length of a row, which holds several texts, and how many rows make a batch. There are few shapes
-# since each is compiled, and small batches since they stay in the processor's cache.
+# Length of a row, which holds several texts, and how many rows make the largest batch; the others
+# have halves of that. There are few shapes since each is compiled, and small batches since they
+# stay in the processor's cache.
 SHAPES = {256: 8, 512: 4, 1024: 1}
-LONGEST = 2048  # the length of the row that a longer text has for itself
+LONGEST = 2560  # the length of the row that a longer text has for itself
 IGNORED = -100
 
 Text = tuple[list[int], list[bool]]  # its tokens, and which of them are to be learned
@@ -71,10 +72,10 @@ def draw_text(tokenizer: PreTrainedTokenizerFast, rng: Random, step: int) -> Tex
     return ids, [True] * len(ids)
 
 
-def _rows(draw: Callable[[], Text]) -> dict[int, list[Row]]:
-    """Draw the texts of a step and put each, the longest first, into the first row with room."""
+def _rows(draw: Callable[[], Text], tokens: int) -> dict[int, list[Row]]:
+    """Draw so many tokens; put each text, the longest first, into the first row with room."""
     texts: list[Text] = []
-    while sum(len(ids) for ids, _ in texts) < TOKENS:
+    while sum(len(ids) for ids, _ in texts) < tokens:
         ids, is_target = draw()
         texts.append((ids[:LONGEST], is_target[:LONGEST]))
     rows: dict[int, list[Row]] = {length: [] for length in (LONGEST, *SHAPES)}
@@ -97,25 +98,42 @@ def _batch(rows: list[Row], length: int) -> Batch:
     return Batch(token_ids, targets, positions, owners.int())
 
 
+def _split(rows: list[Row], most: int) -> Iterator[list[Row]]:
+    """Part rows into batches of the largest size, then of halves of it."""
+    while rows:
+        while most > len(rows):
+            most //= 2
+        yield rows[:most]
+        rows = rows[most:]
+
+
 class Steps(Dataset[list[Batch]]):
-    """The batches of every step; the same for the same seed and step."""
+    """The batches of every step; the same for the same seed and step.
+
+    Where several processes share a step, each has one `part` of so many `parts`.
+    """
 
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerFast,
         seed: int,
         draw: Callable[[PreTrainedTokenizerFast, Random, int], Text] = draw_text,
+        *,
+        part: int = 0,
+        parts: int = 1,
     ) -> None:
         self._tokenizer = tokenizer
         self._seed = seed
         self._draw = draw
+        self._part = part
+        self._tokens = TOKENS // parts
 
     def __getitem__(self, step: int) -> list[Batch]:
         """Generate the batches of one step."""
-        rng, batches = Random(f"batch-{self._seed}-{step}"), []
-        for length, rows in _rows(lambda: self._draw(self._tokenizer, rng, step)).items():
-            size = SHAPES.get(length, 1)
-            rows += [Row() for _ in range(-len(rows) % size)]
-            starts = range(0, len(rows), size)
-            batches += [_batch(rows[start : start + size], length) for start in starts]
-        return batches
+        rng = Random(f"batch-{self._seed}-{step}-{self._part}")
+        rows_of = _rows(lambda: self._draw(self._tokenizer, rng, step), self._tokens)
+        return [
+            _batch(rows, length)
+            for length, of_length in rows_of.items()
+            for rows in _split(of_length, SHAPES.get(length, 1))
+        ]

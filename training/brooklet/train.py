@@ -1,16 +1,19 @@
 """The trainer: teaches a small Llama the corpus from scratch, on a CPU.
 
 Every batch is generated from the seed and the step number, so a run that is stopped and
-started again sees the same data as one that never stopped.
+started again sees the same data as one that never stopped. Each core has a process of its own,
+which computes the gradients of its part of a step; all add them up and take the same step.
+`torchrun` starts them, as `make train-brooklet` does.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 from tqdm import tqdm
@@ -23,10 +26,8 @@ from transformers import (
 
 from training.brooklet import packed_attention
 from training.brooklet.batches import IGNORED, Batch, Steps
-from training.brooklet.tokenizer import (
-    CONTEXT_LENGTH,
-    build_tokenizer,
-)
+from training.brooklet.themes import SECOND_ROUND
+from training.brooklet.tokenizer import CONTEXT_LENGTH, build_tokenizer
 from training.loss_curve import LossCurve
 from training.trainer import (
     Checkpoint,
@@ -38,8 +39,8 @@ from training.trainer import (
 )
 
 PEAK_RATE = 3e-3
-COOL_DOWN = 0.35  # of all steps
-THREADS = 2  # with more or fewer, sums come in another order and give other weights
+COOL_DOWN = 0.35  # of the first round's steps
+SECOND_PEAK = 0.5  # of the peak rate, in the second round
 ARTEFACTS = Path(__file__).resolve().parents[2] / "src/streamwell/models/brooklet"
 
 
@@ -48,8 +49,8 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=256,
-        intermediate_size=640,
-        num_hidden_layers=6,
+        intermediate_size=576,
+        num_hidden_layers=8,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=CONTEXT_LENGTH,
@@ -62,6 +63,17 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
     model = LlamaForCausalLM(config)
     model.set_attn_implementation(packed_attention.NAME)
     return model
+
+
+def rate_at(step: int, steps: int) -> float:
+    """The share of the peak rate in a step of a run of so many.
+
+    When the first round has cooled down, a second one rises to half of the rate and falls at once:
+    a warm restart (https://arxiv.org/abs/1608.03983).
+    """
+    if step < SECOND_ROUND:
+        return rate_share(step, min(steps, SECOND_ROUND), COOL_DOWN)
+    return SECOND_PEAK * rate_share(step - SECOND_ROUND, steps - SECOND_ROUND, 1.0)
 
 
 def loss_sum(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
@@ -114,74 +126,87 @@ class Optimizer:
 
 
 class Run:
-    """One training run, with its checkpoint."""
+    """One process of a training run, with the run's checkpoint."""
 
     def __init__(self, work: Path, seed: int) -> None:
-        work.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(seed)
         self.seed = seed
         self.tokenizer = kept_tokenizer(work, build_tokenizer, seed)
         self.model = make_model(self.tokenizer)
         self.worker = copy.deepcopy(self.model).bfloat16()  # computes; the other is what learns
+        torch._dynamo.config.recompile_limit = 16  # above the number of shapes
         for layer in self.worker.model.layers:  # all alike, so compiled once for each shape
             layer.compile(dynamic=False)
         self.optimizer = Optimizer(self.model)
         self.checkpoint = Checkpoint(work, self.model, self.optimizer.parts)
         self.step = self.checkpoint.load()
 
-    def _pairs(self) -> Iterator[tuple[torch.nn.Parameter, torch.nn.Parameter]]:
-        return zip(self.model.parameters(), self.worker.parameters(), strict=True)
-
-    @torch.no_grad()
-    def _copy_weights(self) -> None:
-        for weight, copied in self._pairs():
-            copied.copy_(weight)
-
     def batches(self, steps: int) -> Iterable[list[Batch]]:
         """Generate what is left of so many steps, ahead of time in a process beside this one."""
-        data = Steps(self.tokenizer, self.seed)
+        part, parts = dist.get_rank(), dist.get_world_size()
+        data = Steps(self.tokenizer, self.seed, part=part, parts=parts)
         return DataLoader(data, batch_size=None, sampler=range(self.step, steps), num_workers=1)
 
     def advance(self, batches: list[Batch], steps: int) -> float:
-        """Take one step of a run of so many, and return its loss."""
-        self._copy_weights()
-        count = sum(int((batch.targets != IGNORED).sum()) for batch in batches)
-        total = 0.0
+        """Take one step of a run of so many with the other processes, and return its loss."""
+        for weight, copied in zip(self.model.parameters(), self.worker.parameters(), strict=True):
+            copied.data.copy_(weight.data)
+            copied.grad = torch.zeros_like(copied)
+        total, count = 0.0, 0
         for batch in batches:
-            loss = loss_sum(self.worker, batch) / count
+            loss = loss_sum(self.worker, batch)
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.item()
-        for weight, copied in self._pairs():
-            assert copied.grad is not None
-            weight.grad, copied.grad = copied.grad.float(), None
+            count += int((batch.targets != IGNORED).sum())
+        total, count = self._share_gradients(total, count)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step(rate_share(self.step, steps, COOL_DOWN))
+        self.optimizer.step(rate_at(self.step, steps))
         self.step += 1
-        return total
+        return total / count
+
+    def _share_gradients(self, total: float, count: int) -> tuple[float, int]:
+        """Add up losses, counts of tokens and gradients of all processes, and take their mean."""
+        gradients = [copied.grad for copied in self.worker.parameters() if copied.grad is not None]
+        parts = [torch.tensor([total, count]), *(part.float().flatten() for part in gradients)]
+        shared = torch.cat(parts)
+        dist.all_reduce(shared)
+        total, count = shared[0].item(), int(shared[1])
+        sizes = [gradient.numel() for gradient in gradients]
+        means = (shared[2:] / count).split(sizes)
+        for weight, mean in zip(self.model.parameters(), means, strict=True):
+            weight.grad = mean.view_as(weight)
+        return total, count
 
 
 def main() -> None:
-    """Train to the end, exporting the model at every checkpoint."""
+    """Train to the end, exporting the model at every checkpoint.
+
+    The first process shows how far the run is, and saves it. With more or fewer than two processes,
+    texts are drawn and sums made in another order, which gives other weights.
+    """
     arguments = parse_arguments(
-        __doc__.splitlines()[0],
-        steps=5200,
-        threads=THREADS,
-        work="build/brooklet",
-        output=ARTEFACTS,
+        __doc__.splitlines()[0], steps=5700, work="build/brooklet", output=ARTEFACTS
     )
-    prepare(arguments.threads)
+    prepare(threads=1)
+    dist.init_process_group("gloo")
+    is_first = dist.get_rank() == 0
+    if is_first:
+        arguments.work.mkdir(parents=True, exist_ok=True)
+        kept_tokenizer(arguments.work, build_tokenizer, arguments.seed)
+    dist.barrier()
     run = Run(arguments.work, arguments.seed)
     curve = LossCurve(arguments.work / "loss.csv", run.step)
-    print(f"{run.model.num_parameters():,} parameters, from step {run.step}", flush=True)
-    with tqdm(total=arguments.steps, initial=run.step, unit="step") as bar:
+    with tqdm(total=arguments.steps, initial=run.step, unit="step", disable=not is_first) as bar:
         for batches in run.batches(arguments.steps):
             curve.add(run.advance(batches, arguments.steps))
             bar.set_postfix(loss=f"{curve.mean:.3f}", refresh=False)
             bar.update()
-            if run.step % arguments.save_every == 0:
+            if is_first and run.step % arguments.save_every == 0:
                 keep(run, curve, arguments.output)
-    keep(run, curve, arguments.output)
-    curve.draw(arguments.output / "loss.svg")
+    if is_first:
+        keep(run, curve, arguments.output)
+        curve.draw(arguments.output / "loss.svg")
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
