@@ -148,7 +148,7 @@ def brooklet_requests(count: int, rng: Random) -> Iterator[GenerateRequest]:
 def brooklet_pairs(out: Path) -> list[Pair]:
     """A trained model with drafts that were not: its own first layers, and itself."""
     folder = brooklet_path()
-    pairs = [first_layers(f"brooklet, {n} of 6 layers", folder, out, n) for n in (1, 3, 5)]
+    pairs = [first_layers(f"brooklet, {n} of 8 layers", folder, out, n) for n in (1, 4, 7)]
     return [*pairs, Pair("brooklet, itself", folder, folder)]
 
 

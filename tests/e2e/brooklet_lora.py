@@ -24,7 +24,7 @@ def build_brooklet_lora(folder: Path, seed: int) -> Path:
             num_outputs, num_inputs = weight.shape
             prefix = f"base_model.model.{name.removesuffix('.weight')}"
             down = torch.randn(RANK, num_inputs, generator=generator) / num_inputs**0.5
-            up = torch.randn(num_outputs, RANK, generator=generator) / 8
+            up = torch.randn(num_outputs, RANK, generator=generator) / 6
             weights |= {f"{prefix}.lora_A.weight": down, f"{prefix}.lora_B.weight": up}
     folder.mkdir(parents=True)
     config = _CONFIG | {"target_modules": list(TARGETS)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from safetensors.numpy import load_file, save_file
 from streamwell.models import brooklet_path
 
 Build = Callable[[Path], None]
+
+INNER_SIZE = json.loads((brooklet_path() / "config.json").read_text())["intermediate_size"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +262,7 @@ def billion_layers(folder: Path) -> None:
 @_engine("num_hidden_layers is inf, but")
 def infinite_layers(folder: Path) -> None:
     text = (folder / "config.json").read_text()
-    write(folder, "config.json", text.replace('_layers": 6', '_layers": 1e999'))
+    write(folder, "config.json", re.sub(r'_layers": \d+', '_layers": 1e999', text))
 
 
 @_engine("vocab_size is 1000000000000, but")
@@ -277,7 +280,7 @@ def million_experts(folder: Path) -> None:
     change(folder, "config.json", model_type="mixtral", num_local_experts=10**8)
 
 
-@_engine("describes 1231.* numbers, but the weights cannot be more", "transformers")
+@_engine(r"describes \d{13} numbers, but the weights cannot be more", "transformers")
 def feed_forward_of_terabytes(folder: Path) -> None:
     """Our own decoders go by the weights, and do not ask."""
     architectures = ["GPTNeoXForCausalLM"]
@@ -510,17 +513,17 @@ def missing_weight(folder: Path) -> None:
 
 @_engine("is I32, but config.json has no quantization_config")
 def weights_of_integers(folder: Path) -> None:
-    _change_weights(folder, up=np.ones((640, 256), np.int32))
+    _change_weights(folder, up=np.ones((INNER_SIZE, 256), np.int32))
 
 
 @_engine("not finite")
 def weights_of_nothing(folder: Path) -> None:
-    _change_weights(folder, down=np.full((256, 640), np.nan, np.float32))
+    _change_weights(folder, down=np.full((256, INNER_SIZE), np.nan, np.float32))
 
 
 @_engine("not finite")
 def infinite_weights(folder: Path) -> None:
-    _change_weights(folder, down=np.full((256, 640), np.inf, np.float32))
+    _change_weights(folder, down=np.full((256, INNER_SIZE), np.inf, np.float32))
 
 
 # Tokenizers

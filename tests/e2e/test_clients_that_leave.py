@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 from harness import DEADLINE_S, HOST, ServerProcess, eventually, stays
 
+from streamwell.models import brooklet_path
+
 pytestmark = pytest.mark.slow
 
 NUM_CLIENTS = 100
-#: Far more than anybody stays for.
-ENDLESS = {"max_tokens": 1500, "ignore_eos": True}
+_END_ID = json.loads((brooklet_path() / "generation_config.json").read_text())["eos_token_id"]
+#: Far more than anybody stays for; without the end token, which has no text, nothing is silent.
+ENDLESS = {"max_tokens": 1500, "logit_bias": {str(_END_ID): -100}}
 
 
 class Clock:

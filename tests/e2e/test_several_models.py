@@ -127,7 +127,7 @@ def test_a_third_model_comes_and_goes_and_nobody_is_cut(site: Site) -> None:
 
 def test_an_adapter_comes_and_goes_while_others_answer(site: Site) -> None:
     """It says something else than its base and the other adapters, and the same each time."""
-    body = {"prompt": "Count from 1 to 40.", **GREEDY}
+    body = {"prompt": "Once upon a time", **GREEDY}
     names = ("brooklet", *ADAPTERS)
     alone = [site.server.text(body | {"model": name}) for name in names]
     texts = []
