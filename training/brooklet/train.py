@@ -40,7 +40,7 @@ from training.trainer import (
 
 PEAK_RATE = 3e-3
 COOL_DOWN = 0.35  # of the first round's steps
-SECOND_PEAK = 0.5  # of the peak rate, in the second round
+SECOND_PEAK = 0.5  # of the peak rate: where the second round's fall would begin
 ARTEFACTS = Path(__file__).resolve().parents[2] / "src/streamwell/models/brooklet"
 
 
@@ -68,8 +68,8 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
 def rate_at(step: int, steps: int) -> float:
     """The share of the peak rate in a step of a run of so many.
 
-    When the first round has cooled down, a second one rises to half of the rate and falls at once:
-    a warm restart (https://arxiv.org/abs/1608.03983).
+    When the first round has cooled down, a second one rises and falls at once, in a straight line
+    that would begin at half of the rate: a warm restart (https://arxiv.org/abs/1608.03983).
     """
     if step < SECOND_ROUND:
         return rate_share(step, min(steps, SECOND_ROUND), COOL_DOWN)

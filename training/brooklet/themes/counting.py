@@ -127,10 +127,11 @@ def _count(rng: Random, task: str, between: tuple[str, ...], one: tuple[str, ...
     from_one = form in one or rng.random() < 0.1
     low, high = _span_from_one(rng) if from_one else _span(rng)
     numbers = [str(number) for number in range(low, high + 1)]
-    reply = _marked(high) if low == 1 and high > LONGEST_UNMARKED else listed(numbers)
-    if task == "count down":
+    is_down = task == "count down"
+    if is_down:
         numbers.reverse()
-        reply = listed(numbers)
+    is_marked = low == 1 and high > LONGEST_UNMARKED and not is_down
+    reply = _marked(high) if is_marked else listed(numbers)
     prompt = form.format(a=numbers[0], b=numbers[-1]) + rng.choice(("", ".", "!", "?"))
     # The counts that every newcomer tries are never held out.
     usual = low == 1 and high in USUAL_ENDS

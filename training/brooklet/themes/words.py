@@ -130,14 +130,15 @@ def _any_case(rng: Random, letter: str) -> str:
 
 def spell(rng: Random, facts: Facts) -> Exchange:
     """Spell a word."""
-    word = any_word(rng)
-    prompt = rng.choice(SPELL).format(w=word)
-    return Exchange("spell", prompt, _spelled(word), _spelling_key(word))
+    return _spelling(rng, any_word(rng))
 
 
 def spell_joined(rng: Random, facts: Facts) -> Exchange:
     """Spell two words in one, so that every token of a word is spelled somewhere."""
-    word = joined(rng)
+    return _spelling(rng, joined(rng))
+
+
+def _spelling(rng: Random, word: str) -> Exchange:
     prompt = rng.choice(SPELL).format(w=word)
     return Exchange("spell", prompt, _spelled(word), _spelling_key(word))
 

@@ -1,6 +1,10 @@
 // A whole forward pass of a decoder or an encoder: the blocks one after another, in place.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
 #include "linear.h"
 #include "tile_attention.h"
 
@@ -161,7 +165,7 @@ class Outputs {
  private:
   void move_rows(float* rows, int64_t size) const {
     for (int64_t i = 0; i < batch.num_outputs; ++i)
-      std::memmove(rows + i * size, rows + batch.outputs[i] * size, size * 4);
+      if (batch.outputs[i] != i) std::memmove(rows + i * size, rows + batch.outputs[i] * size, size * 4);
   }
 
   std::vector<int64_t> first_rows_, starts_;
