@@ -50,12 +50,17 @@ def _counts(usage: CompletionUsage | None) -> tuple[int, int]:
 
 
 def test_chat_streams_role_then_text_then_reason(client: openai.OpenAI) -> None:
-    """One role chunk, deltas, one chunk with the reason and no text; one id, one time."""
+    """One role chunk, deltas, one chunk with the reason and no text; one id, one time.
+
+    A delta is text or, where a space waits for what follows it, nothing at all.
+    """
     chunks = _chunks(client, max_tokens=300)
     first, *deltas, last = chunks
+    said = [chunk.choices[0].delta.to_dict() for chunk in deltas]
 
     assert ("assistant", "") == (first.choices[0].delta.role, first.choices[0].delta.content)
-    assert all(c.choices[0].delta.content and c.choices[0].delta.role is None for c in deltas)
+    assert all(delta == {} or (delta.keys() == {"content"} and delta["content"]) for delta in said)
+    assert sum(map(bool, said)) > 1
     assert [None] * (1 + len(deltas)) + ["stop"] == [c.choices[0].finish_reason for c in chunks]
     assert last.choices[0].delta.content is None
     assert 1 == len({(c.id, c.created, c.model, c.object) for c in chunks})
