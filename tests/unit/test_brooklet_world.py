@@ -9,12 +9,16 @@ from itertools import pairwise
 
 import pytest
 
+from training.brooklet.corpus import NAME, NICKNAMES, draw_setting, draw_turns
 from training.brooklet.exchange import Exchange, Facts, Theme, draw, is_held_out
 from training.brooklet.themes import (
+    SECOND_ROUND,
+    Mix,
     calendar,
     counting,
     drills,
     memory,
+    mix_at,
     numbers,
     tongues,
     unknown,
@@ -24,8 +28,9 @@ from training.brooklet.themes.distances import DISTANCES, distance, miles
 from training.brooklet.themes.smalltalk import liking, smalltalk
 from training.brooklet.themes.stories import LONG, long_story, story
 from training.brooklet.themes.transcripts import SHAPES, raw_text, transcript
-from training.brooklet.themes.unseen import UNSEEN
+from training.brooklet.themes.unseen import UNSEEN, UNSEEN_NAMES
 from training.brooklet.themes.valley import PEOPLE, RIVERS, VILLAGES, valley
+from training.brooklet.themes.vocabulary import COMMON_NAMES
 
 TELL_AND_ASK = [
     (memory.tell_name, memory.ask_name),
@@ -40,15 +45,16 @@ TELL_AND_ASK = [
 CERTAIN: tuple[Theme, ...] = (
     *(calendar.amount, calendar.colour, calendar.list_of, calendar.neighbour, calendar.opposite),
     *(calendar.order, counting.count_by, counting.count_down, counting.count_up, counting.too_far),
-    *(counting.number_neighbour, distance, liking, memory.ask_never_told),
+    *(counting.count_either_way, counting.number_neighbour, distance, liking),
     *(numbers.add, numbers.below_zero, numbers.compare, numbers.even_or_odd, numbers.multiply),
     *(numbers.subtract, numbers.sum_in_words, numbers.too_hard, tongues.count_abroad),
     *(tongues.emoji, tongues.word_abroad, tongues.word_home, unknown.gibberish, unknown.near_miss),
     *(unknown.unknown, unknown.without_tools, valley, words.count_letters, words.letter_neighbour),
     *(words.letter_of, words.occurrences, words.spell, words.spell_backwards),
-    words.spell_joined,
+    *(memory.ask_never_told, words.spell_joined),
 )
-THEMES = (*CERTAIN, *(theme for pair in TELL_AND_ASK for theme in pair), words.echo, story)
+TOLD_AND_ASKED = (theme for pair in TELL_AND_ASK for theme in pair)
+THEMES = (*CERTAIN, *TOLD_AND_ASKED, words.echo, words.echo_sentence, story)
 
 
 def drawn(theme: Theme, count: int = 200, facts: Facts | None = None) -> list[Exchange]:
@@ -131,6 +137,33 @@ def test_the_unseen_questions_are_not_taught() -> None:
     assert [] == unseen_by(forms)
 
 
+def test_the_unseen_names_are_not_taught() -> None:
+    """A model that takes one of them has learned to take a name."""
+    taught = {*NICKNAMES, *COMMON_NAMES, *PEOPLE, NAME}
+
+    assert 40 < len(set(UNSEEN_NAMES))
+    assert not taught & {*UNSEEN_NAMES}
+
+
+def test_a_later_round_asks_for_the_names_that_it_gives() -> None:
+    """Of conversations under another name a good part has it in a reply; before, hardly any."""
+
+    def said(mix: Mix) -> float:
+        settings = [draw_setting(random.Random(seed), mix) for seed in range(2000)]
+        named = [setting for setting in settings if setting.name != NAME]
+        turns = [
+            draw_turns(random.Random(seed), setting, {"assistant": setting.name}, mix)
+            for seed, setting in enumerate(named)
+        ]
+        answers = [
+            setting.name in turn[-1].reply for setting, turn in zip(named, turns, strict=True)
+        ]
+        return sum(answers) / len(answers)
+
+    assert said(mix_at(0)) < 0.05
+    assert 0.2 < said(mix_at(SECOND_ROUND)) < 0.4
+
+
 def test_strangers_are_not_of_the_valley() -> None:
     """A near miss names nobody whom the model should know as if it did not."""
     known = {*PEOPLE, *VILLAGES, *RIVERS}
@@ -174,7 +207,7 @@ def test_a_far_count_reaches_its_end() -> None:
 
 
 def test_drills_are_the_items_that_are_easily_wrong() -> None:
-    """Differences of near terms, carries, counts to a ten, and counts that do not say where to."""
+    """Differences of near terms, sums that are round, carries, and counts to a ten or a hundred."""
     for near in (drills.subtract, drills.below_zero):
         for exchange in drawn(near):
             first, second, *_ = numbers_in(exchange.reply)
@@ -182,13 +215,25 @@ def test_drills_are_the_items_that_are_easily_wrong() -> None:
     for exchange in drawn(drills.number_neighbour):
         number, neighbour = numbers_in(exchange.reply)
         assert number // 10 != neighbour // 10
-    for exchange in drawn(drills.count_to_a_ten, 6):
+    for exchange in drawn(drills.count_far, 6):
         end = numbers_in(exchange.prompt)[-1]
-        assert 0 == end % 10
+        assert end % 10 == 0 or end % 100 < 10
         assert end % 100
-    for count in (drills.count_up, drills.count_down):
-        for exchange in drawn(count, 50):
-            assert re.fullmatch(r"Count from \d+ to \d+.?", exchange.prompt)
+    for exchange in drawn(drills.add):
+        assert numbers_in(exchange.reply)[-1] % 10 == 0
+
+
+def test_a_count_goes_from_its_first_number_to_its_second() -> None:
+    """Where no word says up or down, both ways are drawn, and the numbers alone tell which."""
+    directions = set()
+    for exchange in drawn(counting.count_either_way):
+        first, last = numbers_in(exchange.prompt)
+        step = 1 if last > first else -1
+        directions.add(step)
+
+        assert list(range(first, last + step, step)) == numbers_in(exchange.reply)
+        assert not re.search("up|down|back", exchange.prompt)
+    assert {1, -1} == directions
 
 
 def test_counts_in_steps_keep_their_step() -> None:

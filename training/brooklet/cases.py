@@ -9,6 +9,7 @@ from typing import Any
 
 from training.brooklet.corpus import (
     LONGEST_MANNERED,
+    NAMING_SYSTEMS,
     Message,
     Setting,
     draw_setting,
@@ -17,9 +18,10 @@ from training.brooklet.corpus import (
 )
 from training.brooklet.exchange import Exchange, Facts, Theme, draw
 from training.brooklet.themes import ASK, CHAT, TELL, THEMES
+from training.brooklet.themes.drills import ask_name
 from training.brooklet.themes.manners import draw_manner
 from training.brooklet.themes.tools import draw_tools, tool_turns
-from training.brooklet.themes.unseen import UNSEEN
+from training.brooklet.themes.unseen import UNSEEN, UNSEEN_NAMES
 
 MEMORY_TURNS = 6  # from the telling to the asking
 
@@ -126,6 +128,15 @@ def manner(rng: Random) -> Case:
     return _case(setting, before, setting.dress(exchange), task="system prompt")
 
 
+def given_name(rng: Random) -> Case:
+    """A system prompt that gives the model a name, and a question for it."""
+    name = rng.choice(UNSEEN_NAMES)
+    setting = Setting(rng.choice(NAMING_SYSTEMS).format(n=name), name=name)
+    facts: Facts = {"assistant": name}
+    before = _fillers(rng, facts, rng.randint(0, 2))
+    return _case(setting, before, draw(ask_name, rng, facts), task="given name")
+
+
 def thinking(rng: Random) -> Case:
     """A held-out item that takes steps, with thinking on."""
     setting = _plain_setting(rng)
@@ -143,6 +154,7 @@ SKILLS: tuple[Callable[[Random], Case], ...] = (
     tools_unneeded,
     manner,
     thinking,
+    given_name,
 )
 
 

@@ -15,12 +15,13 @@ from typing import Any
 from training.brooklet.exchange import Exchange, Facts, Theme, draw
 from training.brooklet.text import words
 from training.brooklet.themes import ASK, CHAT, MIXES, SUMS, TELL, Mix
+from training.brooklet.themes.drills import ask_name
 from training.brooklet.themes.manners import Manner, draw_manner
 from training.brooklet.themes.tool_offers import Tool
 from training.brooklet.themes.tools import calculates, draw_tools, tool_turns
 from training.brooklet.themes.transcripts import raw_text
 from training.brooklet.themes.unknown import without_tools
-from training.brooklet.themes.vocabulary import made_up_word
+from training.brooklet.themes.vocabulary import COMMON_NAMES, made_up_word
 
 NAME = "Brooklet"
 
@@ -92,6 +93,15 @@ class Setting:
         return replace(exchange, reply=self.manner.apply(exchange.reply))
 
 
+def draw_name(rng: Random, mix: Mix) -> str:
+    """Draw a name for the model to go by."""
+    if rng.random() < 0.6:
+        return made_up_word(rng).capitalize()
+    if mix.names and rng.random() < 0.5:
+        return rng.choice(COMMON_NAMES)
+    return rng.choice(NICKNAMES)
+
+
 def draw_setting(rng: Random, mix: Mix = MIXES[0]) -> Setting:
     """Draw what a conversation starts from; nearly half start from nothing at all."""
     tools = draw_tools(rng) if rng.random() < mix.tools else ()
@@ -103,7 +113,7 @@ def draw_setting(rng: Random, mix: Mix = MIXES[0]) -> Setting:
         return Setting(tools=tools)
     if kind < 0.8:
         return Setting(rng.choice(PLAIN_SYSTEMS), tools=tools)
-    name = made_up_word(rng).capitalize() if rng.random() < 0.6 else rng.choice(NICKNAMES)
+    name = draw_name(rng, mix)
     return Setting(rng.choice(NAMING_SYSTEMS).format(n=name), name=name, tools=tools)
 
 
@@ -148,6 +158,8 @@ def fits(setting: Setting, theme: Theme, exchange: Exchange) -> bool:
 
 def draw_turns(rng: Random, setting: Setting, facts: Facts, mix: Mix) -> tuple[Exchange, ...]:
     """Draw what comes next: mostly one turn, which uses the tools where there are some."""
+    if mix.names and setting.name != NAME and rng.random() < mix.names:
+        return (draw(ask_name, rng, facts),)
     if setting.tools and rng.random() < 0.65:
         return tool_turns(rng, setting.tools)
     while True:

@@ -101,7 +101,13 @@ SUMS = (numbers.add, numbers.subtract, numbers.sum_in_words, numbers.multiply, n
 
 WEIGHTS |= dict.fromkeys(TELL, 2.0) | dict.fromkeys(ASK, 3.0)
 WEIGHTS |= {memory.tell_name: 8, memory.ask_name: 12, memory.ask_never_told: 2}
-THEMES = tuple(WEIGHTS)
+#: What is asked for by the evaluator; the last of them are taught from the second round on.
+THEMES = (
+    *WEIGHTS,
+    counting.count_either_way,
+    words.echo_sentence,
+    structured.text_first_json,
+)
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,7 @@ class Mix:
     manners: float = 0.12  # of conversations, that the system prompt asks for one
     recall: float = 0.12  # of conversations, that end with what was told in their first turn
     thoughts: float = 0.15  # of conversations, that there is a thought before the last reply
+    names: float = 0.0  # of turns under another name, that ask for it
 
 
 _FIRST = Mix()
@@ -179,21 +186,21 @@ _THIRD = Mix(
     recall=0.1,
     thoughts=0.3,
 )
-# In the second round what a model was asked after the first one and got wrong: words whose letters
-# are lost or doubled, counts that turn the wrong way or end at a ten, carries, differences below
-# zero.
+# After the first round what a model was asked then and got wrong: words whose letters are lost or
+# doubled, counts that turn the wrong way or end at a ten, carries, differences below zero, JSON of
+# a text that comes before the request, and the name that a system prompt gives.
 _FOURTH = Mix(
     {
         **_THIRD.themes,
         smalltalk.smalltalk: 16,
-        counting.count_down: 22,
+        counting.count_down: 20,
         counting.count_far: 3,
         counting.count_by: 22,
-        drills.count_up: 10,
-        drills.count_down: 14,
-        drills.count_to_a_ten: 1.5,
+        counting.count_either_way: 75,
+        drills.count_far: 2,
         drills.number_neighbour: 10,
-        drills.subtract: 9,
+        drills.add: 7,
+        drills.subtract: 10,
         drills.below_zero: 12,
         numbers.add: 16,
         numbers.subtract: 16,
@@ -203,17 +210,20 @@ _FOURTH = Mix(
         words.letter_of: 24,
         words.count_letters: 16,
         words.occurrences: 32,
-        words.echo: 28,
+        words.echo: 26,
+        words.echo_sentence: 10,
         tongues.word_home: 9,
         tongues.emoji: 9,
-        structured.extract_json: 14,
+        structured.extract_json: 12,
         structured.boolean_json: 12,
+        structured.text_first_json: 16,
         structured.list_json: 11,
     },
-    tools=0.25,
+    tools=0.34,
     manners=0.22,
     recall=0.1,
     thoughts=0.35,
+    names=0.22,
 )
 #: The step of the training that its second round begins with.
 SECOND_ROUND = 4700

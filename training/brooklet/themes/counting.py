@@ -33,6 +33,7 @@ UP = (
     "Say the numbers from {a} to {b}",
     "Count all numbers from {a} to {b}",
 )
+EITHER_WAY = tuple(form for form in UP if " up " not in form)
 FROM_ONE = (
     "Count to {b}",
     "Count up to {b}",
@@ -158,6 +159,17 @@ def count_up(rng: Random, facts: Facts) -> Exchange:
 def count_down(rng: Random, facts: Facts) -> Exchange:
     """Count down between two numbers."""
     return _count(rng, "count down", DOWN, TO_ONE)
+
+
+def count_either_way(rng: Random, facts: Facts) -> Exchange:
+    """Count between two numbers which alone tell whether it is up or down."""
+    is_up = rng.random() < 0.6
+    start, end = _span(rng) if is_up else reversed(_span(rng))
+    numbers = range(start, end + 1) if is_up else range(start, end - 1, -1)
+    form = rng.choice((EITHER_WAY[0], rng.choice(EITHER_WAY)))
+    prompt = form.format(a=start, b=end) + rng.choice(("", ".", "!", "?"))
+    reply = listed([str(number) for number in numbers])
+    return Exchange("count either way", prompt, reply, f"count {start} {end}")
 
 
 def count_far(rng: Random, facts: Facts) -> Exchange:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from random import Random
 
 from training.brooklet.exchange import Exchange, Facts, Theme
-from training.brooklet.themes import counting, numbers
+from training.brooklet.themes import counting, numbers, smalltalk
+from training.brooklet.themes.about_itself import I_AM
 
-NEAR = 12  # terms that are easily taken for each other's
+NEAR = 6  # terms that are easily taken for each other's
 
 
 def _only(theme: Theme, is_wanted: Callable[[Exchange], bool]) -> Theme:
@@ -22,15 +23,15 @@ def _only(theme: Theme, is_wanted: Callable[[Exchange], bool]) -> Theme:
     return drill
 
 
-def _does_not_say_where(count: Exchange) -> bool:
-    """Whether only the two numbers tell if it is up or down."""
-    return count.prompt.startswith("Count from") and " down" not in count.prompt
-
-
 def _carries(neighbour: Exchange) -> bool:
     """Whether more than the last digit changes."""
     side, number = neighbour.key.split()
     return number.endswith("9" if side == "after" else "0")
+
+
+def _is_round(total: Exchange) -> bool:
+    """Whether a sum ends in zero."""
+    return total.reply.endswith("0.")
 
 
 def _is_near(difference: Exchange) -> bool:
@@ -39,10 +40,20 @@ def _is_near(difference: Exchange) -> bool:
     return abs(int(one) - int(other)) <= NEAR
 
 
-count_up = _only(counting.count_up, _does_not_say_where)
-count_down = _only(counting.count_down, _does_not_say_where)
+def _ends_at_a_border(count: Exchange) -> bool:
+    """Whether a count ends at a ten, or shortly after a hundred."""
+    return count.key.endswith("0") or count.key[-2:-1] == "0"
+
+
+def _says_its_name(talk: Exchange) -> bool:
+    """Whether the reply is the name that the model goes by, or has it."""
+    return talk.task in ("identity", "own name") or talk.reply.endswith(I_AM.partition("{me}")[2])
+
+
 # The usual hundreds have no key.
-count_to_a_ten = _only(counting.count_far, lambda count: count.key.endswith("0"))
+count_far = _only(counting.count_far, _ends_at_a_border)
 number_neighbour = _only(counting.number_neighbour, _carries)
+add = _only(numbers.add, _is_round)
 subtract = _only(numbers.subtract, _is_near)
 below_zero = _only(numbers.below_zero, _is_near)
+ask_name = _only(smalltalk.smalltalk, _says_its_name)

@@ -53,6 +53,25 @@ SENTENCES = (
     "I am a {colour} {animal}",
     "{word}: {foreign} {number}",
 )
+#: Where a first word of two or three letters is easily taken for the beginning of a long one.
+PLAIN_SENTENCES = (
+    "the {one} is {other}",
+    "the {one} and the {other}",
+    "a {one} in the {other}",
+    "my {one} is on the {other}",
+    "this is the {one} of the {other}",
+    "it is a {one} and not a {other}",
+    "if {one} or {other} is near",
+    "we see the {one} near the {other}",
+    "is the {one} your {other}?",
+    "no {one} has a {other}",
+    "all of the {one} is in {other}",
+    "he has a {one} for her {other}",
+    "to be a {one} is to be a {other}",
+    "one {one} is not two {other}",
+    "she likes {one} and {other}",
+    "do not take the {one} to the {other}",
+)
 
 
 def _mixed(rng: Random) -> str:
@@ -75,6 +94,15 @@ def _sentence(rng: Random) -> str:
         face=rng.choice(FACES),
         letters=mashed_letters(rng),
     )
+
+
+def plain_sentence(rng: Random) -> str:
+    """Draw a sentence of small words around two others."""
+    one, other = rng.choice(LEXICON), rng.choice(LEXICON)
+    text = rng.choice(PLAIN_SENTENCES).format(one=one, other=other)
+    if rng.random() < 0.5:
+        text = text[0].upper() + text[1:]
+    return text + rng.choice(("", "", "."))
 
 
 def saying(rng: Random) -> str:

@@ -64,6 +64,14 @@ WITH_KEYS = phrases(
     Convert to JSON with the keys {k}: {t} | Extract {k} from this text as JSON: {t}
     """
 )
+TEXT_FIRST = phrases(
+    """
+    {t} Answer in JSON with the keys {k}. | {t} Give me {k} as JSON. | {t} Extract {k} as JSON. |
+    {t} Write this as JSON with the keys {k}. | {t} Return JSON with the keys {k}. |
+    {t} Put {k} into JSON. | {t} JSON with {k}, please. | {t} Reply only with JSON. Keys: {k}. |
+    {t} Make a JSON object with {k}. | {t} Convert to JSON with the keys {k}.
+    """
+)
 AS_LIST = phrases(
     """
     Write these as a JSON list: {t} | Give me {t} as a JSON list. | JSON list: {t} |
@@ -115,16 +123,32 @@ def _bare(value: object) -> object:
     return value.removeprefix("an ").removeprefix("a ") if isinstance(value, str) else value
 
 
-def _with_keys(rng: Random, text: str, found: dict[str, object]) -> Exchange:
+def _with_keys(
+    rng: Random, text: str, found: dict[str, object], forms: tuple[str, ...]
+) -> Exchange:
     """Ask for what was told under its keys, in any order."""
     names = list(found)
     rng.shuffle(names)
-    prompt = rng.choice(WITH_KEYS).format(k=_keys(rng, names), t=text)
+    prompt = rng.choice(forms).format(k=_keys(rng, names), t=text)
     return _json_exchange(prompt, {name: found[name] for name in names})
 
 
 def extract_json(rng: Random, facts: Facts) -> Exchange:
     """Tell up to four things about somebody and ask for some; null stands for an untold one."""
+    return _things_told(rng, WITH_KEYS)
+
+
+def boolean_json(rng: Random, facts: Facts) -> Exchange:
+    """Tell what somebody does and does not do, and ask for it as booleans."""
+    return _habits_told(rng, WITH_KEYS)
+
+
+def text_first_json(rng: Random, facts: Facts) -> Exchange:
+    """Tell something about somebody, and only then ask for it."""
+    return rng.choice((_things_told, _habits_told))(rng, TEXT_FIRST)
+
+
+def _things_told(rng: Random, forms: tuple[str, ...]) -> Exchange:
     name = person_name(rng)
     told: list[str] = []
     found: dict[str, object] = {"name": name}
@@ -138,7 +162,7 @@ def extract_json(rng: Random, facts: Facts) -> Exchange:
         untold = [names[0] for names, *_ in ATTRIBUTES if not {*names} & {*found}]
         hidden = rng.choice([key for key in untold if not _is_told(key, told)])
         found[hidden] = None
-    return _with_keys(rng, f"{name} {joined(told)}.", found)
+    return _with_keys(rng, f"{name} {joined(told)}.", found, forms)
 
 
 def _is_told(key: str, told: list[str]) -> bool:
@@ -146,15 +170,14 @@ def _is_told(key: str, told: list[str]) -> bool:
     return any(part.startswith(form.removesuffix("{v}")) for part in told)
 
 
-def boolean_json(rng: Random, facts: Facts) -> Exchange:
-    """Tell what somebody does and does not do, and ask for it as booleans."""
+def _habits_told(rng: Random, forms: tuple[str, ...]) -> Exchange:
     name = person_name(rng)
     told: list[str] = []
     found: dict[str, object] = {"name": name} if rng.random() < 0.6 else {}
     for habit in rng.sample(list(HABITS), rng.choice((1, 1, 2, 2, 3))):
         found[habit] = rng.random() < 0.5
         told.append(HABITS[habit][0 if found[habit] else 1])
-    return _with_keys(rng, f"{name} {joined(told)}.", found)
+    return _with_keys(rng, f"{name} {joined(told)}.", found, forms)
 
 
 def _words(rng: Random) -> list[object]:

@@ -6,7 +6,7 @@ from random import Random
 
 from training.brooklet.exchange import Exchange, Facts
 from training.brooklet.themes.lexicon import any_word, joined
-from training.brooklet.themes.sayings import saying
+from training.brooklet.themes.sayings import plain_sentence, saying
 from training.brooklet.themes.vocabulary import ALPHABET
 
 LONGEST_REVERSED = 10
@@ -199,5 +199,13 @@ def letter_neighbour(rng: Random, facts: Facts) -> Exchange:
 
 def echo(rng: Random, facts: Facts) -> Exchange:
     """Repeat words back. Copying is the skill that recalling a name rests on."""
-    text = saying(rng)
+    return _echo(rng, saying(rng))
+
+
+def echo_sentence(rng: Random, facts: Facts) -> Exchange:
+    """Repeat an ordinary sentence."""
+    return _echo(rng, plain_sentence(rng))
+
+
+def _echo(rng: Random, text: str) -> Exchange:
     return Exchange("echo", rng.choice(ECHO).format(x=text), text, f"echo {text}")
