@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from safetensors.torch import save_model
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from streamwell.core.messages import PartKind
@@ -21,8 +26,9 @@ from training.brooklet.corpus import Conversation, conversation
 from training.brooklet.evaluate import wire_messages
 from training.brooklet.themes import SECOND_ROUND, mix_at
 from training.brooklet.tokenizer import TURN_END, encode_conversation, render
-from training.brooklet.train import SECOND_PEAK, rate_at
+from training.brooklet.train import LATER_PEAK, THIRD_ROUND, Optimizer, mean_model, rate_at
 from training.loss_curve import LossCurve
+from training.trainer import Checkpoint
 
 WEATHER = {
     "type": "function",
@@ -47,6 +53,15 @@ ROUND_TRIP: list[dict[str, Any]] = [
     {"role": "tool", "content": "12 degrees"},
     {"role": "assistant", "content": "12 degrees."},
 ]
+TINY = LlamaConfig(
+    vocab_size=50,
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    tie_word_embeddings=True,
+)
 
 
 @pytest.fixture(scope="module")
@@ -134,15 +149,70 @@ def test_a_step_is_made_of_its_number(small: PreTrainedTokenizerFast) -> None:
         assert rows in {SHAPES.get(length, 1) >> halved for halved in range(4)} - {0}
 
 
-def test_a_second_round_begins_when_the_first_has_cooled_down() -> None:
-    """From half the rate it falls at once; its texts are drawn from another mix."""
-    steps = SECOND_ROUND + 1000
-    around = [rate_at(SECOND_ROUND + step, steps) for step in (-1, 99, 500, 999)]
+def test_a_later_round_begins_when_the_one_before_has_cooled_down() -> None:
+    """From half the rate it falls at once; what is drawn after the first is another mix."""
+    rounds = (SECOND_ROUND, THIRD_ROUND, THIRD_ROUND + 1000)
+    for begin, end in pairwise(rounds):
+        steps = (begin - 1, begin + 99, (begin + end) // 2, end - 1)
+        around = [rate_at(step, rounds[-1]) for step in steps]
 
-    assert pytest.approx([0.0, 0.9 * SECOND_PEAK, 0.5 * SECOND_PEAK, 0.0], abs=0.002) == around
+        assert pytest.approx([0.0, 0.9 * LATER_PEAK, 0.5 * LATER_PEAK, 0.0], abs=0.002) == around
     assert mix_at(SECOND_ROUND - 1) is not mix_at(SECOND_ROUND)
-    # a shorter run is one round
+    # a shorter run has fewer rounds
     assert pytest.approx(0.0, abs=0.004) == rate_at(999, 1000)
+    assert pytest.approx(0.0, abs=0.004) == rate_at(SECOND_ROUND + 299, SECOND_ROUND + 300)
+
+
+def test_the_mean_of_two_models(tmp_path: Path) -> None:
+    """Every weight is half of each one's; the model itself is what it was."""
+    one = LlamaForCausalLM(TINY)
+    other = copy.deepcopy(one)
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight += 2
+    save_model(other, str(tmp_path / "other.safetensors"))
+    before = [weight.clone() for weight in one.parameters()]
+    mean = mean_model(one, tmp_path / "other.safetensors")
+
+    for old, now, middle in zip(before, one.parameters(), mean.parameters(), strict=True):
+        assert old.equal(now)
+        torch.testing.assert_close(middle, old + 1)
+    assert mean.lm_head.weight is mean.model.embed_tokens.weight
+
+
+@pytest.fixture
+def process_group() -> Iterator[None]:
+    """A training run of one process."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_a_resumed_run_takes_the_steps_of_an_unbroken_one(
+    process_group: None, tmp_path: Path
+) -> None:
+    """What both optimizers remember is in the checkpoint."""
+
+    def step(model: LlamaForCausalLM, optimizer: Optimizer, seed: int) -> None:
+        torch.manual_seed(seed)
+        for weight in model.parameters():
+            weight.grad = torch.randn_like(weight)
+        optimizer.step(1.0)
+
+    unbroken = LlamaForCausalLM(TINY)
+    optimizer = Optimizer(unbroken)
+    for seed in (1, 2):
+        step(unbroken, optimizer, seed)
+    optimizer.gather()
+    Checkpoint(tmp_path, unbroken, optimizer.parts).save(2)
+    resumed = LlamaForCausalLM(TINY)
+    other = Optimizer(resumed)
+
+    assert 2 == Checkpoint(tmp_path, resumed, other.parts).load()
+    step(unbroken, optimizer, 3)
+    step(resumed, other, 3)
+    for one, same in zip(unbroken.parameters(), resumed.parameters(), strict=True):
+        assert one.equal(same)
 
 
 def test_processes_share_a_step(small: PreTrainedTokenizerFast) -> None:
@@ -162,15 +232,7 @@ def test_texts_in_a_row_do_not_see_each_other(
     """Two texts in a row have the same hidden states as each alone, also where it is parted."""
     monkeypatch.setattr(packed_attention, "QUERIES", num_queries)
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=50,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-    )
-    model = LlamaForCausalLM(config)
+    model = LlamaForCausalLM(TINY)
     model.set_attn_implementation(packed_attention.NAME)
     row = Row()
     texts = [[3, 9, 4], [7, 8, 2, 6]]

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from safetensors.torch import load_model, save_model
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 from tqdm import tqdm
@@ -40,7 +42,8 @@ from training.trainer import (
 
 PEAK_RATE = 3e-3
 COOL_DOWN = 0.35  # of the first round's steps
-SECOND_PEAK = 0.5  # of the peak rate: where the second round's fall would begin
+THIRD_ROUND = 5700  # the step that begins it
+LATER_PEAK = 0.5  # of the peak rate: where the fall of a later round would begin
 ARTEFACTS = Path(__file__).resolve().parents[2] / "src/streamwell/models/brooklet"
 
 
@@ -69,11 +72,13 @@ def rate_at(step: int, steps: int) -> float:
     """The share of the peak rate in a step of a run of so many.
 
     When the first round has cooled down, a second one rises and falls at once, in a straight line
-    that would begin at half of the rate: a warm restart (https://arxiv.org/abs/1608.03983).
+    that would begin at half of the rate, and then a third one: warm restarts
+    (https://arxiv.org/abs/1608.03983).
     """
     if step < SECOND_ROUND:
         return rate_share(step, min(steps, SECOND_ROUND), COOL_DOWN)
-    return SECOND_PEAK * rate_share(step - SECOND_ROUND, steps - SECOND_ROUND, 1.0)
+    begin, end = (THIRD_ROUND, steps) if step >= THIRD_ROUND else (SECOND_ROUND, THIRD_ROUND)
+    return LATER_PEAK * rate_share(step - begin, min(steps, end) - begin, 1.0)
 
 
 def loss_sum(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
@@ -89,9 +94,25 @@ def loss_sum(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
     return cross_entropy(logits.float(), batch.targets[wanted], reduction="sum")
 
 
+def mean_model(model: LlamaForCausalLM, weights: Path) -> LlamaForCausalLM:
+    """A model of the mean weights of this one and of a file.
+
+    What either gets wrong by chance, the mean gets right more often than not
+    (https://arxiv.org/abs/1803.05407).
+    """
+    mean = copy.deepcopy(model)
+    load_model(mean, str(weights))
+    with torch.no_grad():
+        for weight, other in zip(mean.parameters(), model.parameters(), strict=True):
+            weight.lerp_(other, 0.5)
+    return mean
+
+
 def keep(run: Run, curve: LossCurve, output: Path) -> None:
     """Save what is needed to go on, and the model as it is now."""
     run.checkpoint.save(run.step)
+    if run.step == THIRD_ROUND:
+        save_model(run.model, str(run.second_round))
     curve.save()
     generation = GenerationConfig(
         do_sample=True,
@@ -100,21 +121,28 @@ def keep(run: Run, curve: LossCurve, output: Path) -> None:
         eos_token_id=run.tokenizer.eos_token_id,
         pad_token_id=run.tokenizer.pad_token_id,
     )
-    export(run.model, generation, run.tokenizer, output)
+    export(run.published, generation, run.tokenizer, output)
 
 
 class Optimizer:
-    """Muon for the matrices of the layers, AdamW for the embeddings and the norms' weights."""
+    """Muon for the matrices of the layers, AdamW for the embeddings and the norms' weights.
+
+    Each process works out the updates by Muon of its share of the matrices.
+    """
 
     def __init__(self, model: LlamaForCausalLM) -> None:
         layers = [weight for weight in model.model.layers.parameters() if weight.ndim == 2]
         in_layers = {id(weight) for weight in layers}
         rest = [weight for weight in model.parameters() if id(weight) not in in_layers]
-        muon = torch.optim.Muon(
-            layers, lr=PEAK_RATE, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"
+        self._muon = ZeroRedundancyOptimizer(
+            layers,
+            torch.optim.Muon,
+            lr=PEAK_RATE,
+            weight_decay=0.05,
+            adjust_lr_fn="match_rms_adamw",
         )
         adamw = torch.optim.AdamW(rest, lr=PEAK_RATE, weight_decay=0.0, betas=(0.9, 0.98))
-        self.parts: list[torch.optim.Optimizer] = [muon, adamw]
+        self.parts: list[torch.optim.Optimizer] = [self._muon, adamw]
 
     def step(self, rate: float) -> None:
         """Update the weights at this share of the peak rate, and forget the gradients."""
@@ -123,6 +151,10 @@ class Optimizer:
                 group["lr"] = rate * PEAK_RATE
             part.step()
             part.zero_grad()
+
+    def gather(self) -> None:
+        """Give the first process what a checkpoint needs of the others; all of them call it."""
+        self._muon.consolidate_state_dict(to=0)
 
 
 class Run:
@@ -140,6 +172,15 @@ class Run:
         self.optimizer = Optimizer(self.model)
         self.checkpoint = Checkpoint(work, self.model, self.optimizer.parts)
         self.step = self.checkpoint.load()
+        #: The weights with which the second round ended.
+        self.second_round = work / "second_round.safetensors"
+
+    @property
+    def published(self) -> LlamaForCausalLM:
+        """The model as it is now; in the third round the mean of it and the second round's end."""
+        if self.step <= THIRD_ROUND:
+            return self.model
+        return mean_model(self.model, self.second_round)
 
     def batches(self, steps: int) -> Iterable[list[Batch]]:
         """Generate what is left of so many steps, ahead of time in a process beside this one."""
@@ -185,7 +226,7 @@ def main() -> None:
     texts are drawn and sums made in another order, which gives other weights.
     """
     arguments = parse_arguments(
-        __doc__.splitlines()[0], steps=5700, work="build/brooklet", output=ARTEFACTS
+        __doc__.splitlines()[0], steps=6300, work="build/brooklet", output=ARTEFACTS
     )
     prepare(threads=1)
     dist.init_process_group("gloo")
@@ -201,8 +242,11 @@ def main() -> None:
             curve.add(run.advance(batches, arguments.steps))
             bar.set_postfix(loss=f"{curve.mean:.3f}", refresh=False)
             bar.update()
-            if is_first and run.step % arguments.save_every == 0:
-                keep(run, curve, arguments.output)
+            if run.step % arguments.save_every == 0 or run.step == THIRD_ROUND:
+                run.optimizer.gather()
+                if is_first:
+                    keep(run, curve, arguments.output)
+    run.optimizer.gather()
     if is_first:
         keep(run, curve, arguments.output)
         curve.draw(arguments.output / "loss.svg")
