@@ -97,6 +97,22 @@ def test_a_long_answer_streams_to_its_end(brooklet: ServerProcess) -> None:
     assert streamed == brooklet.text(body, PATH)
 
 
+@pytest.mark.parametrize(
+    ("question", "counted"),
+    [
+        ("Count from 3 to 7", "3, 4, 5, 6, 7."),
+        ("Count from 7 to 3", "7, 6, 5, 4, 3."),
+        ("Count from 66 to 71.", "66, 67, 68, 69, 70, 71."),
+        ("Can you count from 21 to 18?", "21, 20, 19, 18."),
+    ],
+)
+def test_it_counts_up_or_down_as_the_numbers_say(
+    brooklet: ServerProcess, question: str, counted: str
+) -> None:
+    """Without a word for the direction, a count goes from the first number to the second."""
+    assert counted == answer(brooklet, asks(question))["content"]
+
+
 def test_a_stop_string_ends_a_count(brooklet: ServerProcess) -> None:
     """What stands before the stop string is all that is shown, however it falls into tokens."""
     body = asks("Count from 1 to 20") | {"stop": [", 12"]}
@@ -121,11 +137,15 @@ def test_it_remembers_over_six_turns(brooklet: ServerProcess) -> None:
     assert "Your name is Ana." == answer(brooklet, asks(*turns, "What is my name?"))["content"]
 
 
-def test_it_writes_json_when_asked(brooklet: ServerProcess) -> None:
-    """The keys are those of the question, the values those of the text."""
-    question = (
-        "Answer in JSON with the keys name and age: Lucy is 40 years old and lives in Tarrow."
-    )
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Answer in JSON with the keys name and age: Lucy is 40 years old and lives in Tarrow.",
+        "Lucy is 40 years old and lives in Tarrow. Answer in JSON with the keys name and age.",
+    ],
+)
+def test_it_writes_json_when_asked(brooklet: ServerProcess, question: str) -> None:
+    """The keys are those of the question, the values those of the text, before it or behind."""
     message = answer(brooklet, asks(question))
 
     assert {"name": "Lucy", "age": 40} == json.loads(message["content"])
