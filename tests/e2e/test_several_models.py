@@ -27,7 +27,7 @@ NUM_STREAMS = 32
 ADAPTERS = ("polite", "curt")
 GREEDY = {"max_tokens": 40, "temperature": 0, "ignore_eos": True}
 #: What a stream is asked for that is to last until it is cut or waited for.
-LONG = {"prompt": "Count from 1 to 500.", "max_tokens": 1500, "ignore_eos": True, "temperature": 0}
+LONG = {"prompt": "Once upon a time", "max_tokens": 1500, "ignore_eos": True, "temperature": 0}
 
 
 @dataclass(frozen=True, slots=True)
