@@ -296,6 +296,14 @@ def test_folders_that_are_not_there_are_told_at_once(
     assert "model is loaded" not in server.log()
 
 
+def test_a_file_for_a_data_folder_is_told_at_once(start_server: StartServer) -> None:
+    """Before the log is opened; the flag is named."""
+    server = start_server(data_dir=Path(__file__))
+
+    assert 2 == server.wait()
+    assert f"--data-dir {__file__} is no folder" in server.log()
+
+
 def test_a_run_of_a_later_model_outlives_the_server(
     start_server: StartServer, tmp_path: Path
 ) -> None:

@@ -92,11 +92,11 @@ def build(
     """
     if settings.trust_remote_code:
         log.warning("code in model folders may be run, with all the rights of this server")
-    _check_folders(settings)
+    data_dir = settings.data_dir or default_data_dir()
+    _check_folders(settings, data_dir)
     table = _make_table(settings, folders, ModelMaker(settings, first, make_engine))
     at_start = tuple(model for model in table.models if model.is_at_start)
     metrics = Metrics(__version__, lambda: engine_stats(table))
-    data_dir = settings.data_dir or default_data_dir()
     store = make_store(settings.durability, data_dir, settings.database_url)
     run_log = RunLog(store)
     admission = Admission(settings.max_num_seqs + settings.max_queue)
@@ -142,8 +142,10 @@ def _make_table(settings: Settings, folders: Mapping[str, Path], make: ModelMake
     return table
 
 
-def _check_folders(settings: Settings) -> None:
+def _check_folders(settings: Settings, data_dir: Path) -> None:
     """Raises `InvalidRequest` for what cannot be used, before a model is loaded for nothing."""
+    if data_dir.exists() and not data_dir.is_dir():
+        raise InvalidRequest(f"--data-dir {data_dir} is no folder", "data_dir")
     if settings.models_dir is not None and not settings.models_dir.is_dir():
         raise InvalidRequest(f"--models-dir {settings.models_dir} is no folder", "models_dir")
     if settings.trace is not None:
