@@ -101,7 +101,20 @@ def build(
     run_log = RunLog(store)
     admission = Admission(settings.max_num_seqs + settings.max_queue)
     runs = make_runs(table, run_log, admission, metrics, grace_s=settings.resume_grace_s)
-    services = Services(
+    services = _make_services(settings, table, runs, store, metrics)
+    asgi = create_app(
+        services,
+        max_body_bytes=settings.max_body_mib * _MIB,
+        allowed_hosts=settings.allowed_hosts if settings.checks_hosts else None,
+        cors_origins=settings.cors_origin,
+    )
+    return Application(asgi, services, at_start, run_log, store, settings)
+
+
+def _make_services(
+    settings: Settings, table: ModelTable, runs: RunService, store: Store, metrics: Metrics
+) -> Services:
+    return Services(
         models=table,
         runs=runs,
         conversations=Conversations(store, runs),
@@ -113,14 +126,6 @@ def build(
         version=__version__,
         chat_dialect=OPENAI if settings.compat is None else TRANSFORMERS_OPENAI_API,
     )
-
-    asgi = create_app(
-        services,
-        max_body_bytes=settings.max_body_mib * _MIB,
-        allowed_hosts=settings.allowed_hosts if settings.checks_hosts else None,
-        cors_origins=settings.cors_origin,
-    )
-    return Application(asgi, services, at_start, run_log, store, settings)
 
 
 def _make_table(settings: Settings, folders: Mapping[str, Path], make: ModelMaker) -> ModelTable:
