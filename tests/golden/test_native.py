@@ -144,6 +144,19 @@ def test_pairs_of_bfloat16_are_multiplied_as_they_are(
     torch.testing.assert_close(linear(x), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_bfloat16_is_widened_where_that_is_faster(helper: ctypes.CDLL) -> None:
+    """Weights are rounded to bfloat16, whatever they were; activations are not."""
+    weight, bias = make_layer(70, 96, torch.float32)
+    kind = storage_kind(weight, "none", torch.bfloat16, fast_pairs=False)
+    linear = PackedLinear(helper, weight, bias, kind)
+    x = activations(20, 96)
+
+    expected = x @ weight.bfloat16().float().T + bias
+
+    assert kind is Kind.BFLOAT16
+    torch.testing.assert_close(linear(x), expected, rtol=1e-5, atol=1e-5)
+
+
 def test_a_row_in_bfloat16_does_not_depend_on_its_neighbours(bfloat16_helper: ctypes.CDLL) -> None:
     """Alone or among 299 others, at any place, a row gives the same bits."""
     weight, bias = make_layer(150, 2112, torch.bfloat16)

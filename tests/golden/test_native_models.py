@@ -154,8 +154,14 @@ def test_a_token_does_not_depend_on_batch_or_chunks(
         "mbart",
     ],
 )
-def test_a_model_in_bfloat16_is_near_the_one_in_float32(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("has_fast_pairs", [True, False], ids=["pairs", "widened"])
+def test_a_model_in_bfloat16_is_near_the_one_in_float32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, has_fast_pairs: bool
+) -> None:
     """Logits of a prompt, cut in two, differ by no more than roundings; stale blocks do no harm."""
+    helper = library.best()
+    assert helper is not None, "the helper is not compiled"
+    monkeypatch.setattr(helper, "sw_has_fast_pairs", lambda: has_fast_pairs)
     folder = build(name, tmp_path)
     sequence = make_sequences(name)[1]
     sequence.block_ids = [3, 1, 2]

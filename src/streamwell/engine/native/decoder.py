@@ -1,9 +1,9 @@
 """The native decoder: the same blocks as `engine.block`, run by the compiled helper in one call.
 
 Arithmetic is float32 whatever the weights are stored as, except that linear layers in bfloat16
-round their inputs to it. Every row of a step is computed in the same order of operations whoever
-its neighbours are: a token does not depend on the batch, on how a prompt was cut into chunks, or on
-what the cache already held.
+round their inputs to it where the processor multiplies pairs of it fastest. Every row of a step is
+computed in the same order of operations whoever its neighbours are: a token does not depend on the
+batch, on how a prompt was cut into chunks, or on what the cache already held.
 """
 
 from __future__ import annotations

@@ -180,6 +180,7 @@ class BatchStruct(ctypes.Structure):
 
 _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "sw_has_bfloat16": (c_int32, []),
+    "sw_has_fast_pairs": (c_int32, []),
     "sw_pair_key_dim": (c_int64, [c_int64]),
     "sw_packed_bytes": (c_int64, [c_int32, c_int64, c_int64]),
     "sw_pack": (

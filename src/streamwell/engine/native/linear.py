@@ -26,9 +26,15 @@ _HUGE_PAGE = 1 << 21
 
 
 def storage_kind(
-    weight: torch.Tensor, quantization: str, dtype: torch.dtype = torch.float32
+    weight: torch.Tensor,
+    quantization: str,
+    dtype: torch.dtype = torch.float32,
+    *,
+    fast_pairs: bool = True,
 ) -> Kind:
     """How `[n, k]` weights are stored: as they are, rounded, or as `dtype` multiplies them.
+
+    Bfloat16 is multiplied in pairs, or widened to floats where that is faster.
 
     Raises:
         ValueError: the helper does not know their dtype.
@@ -36,8 +42,10 @@ def storage_kind(
     if weight.dtype not in _STORED:
         raise ValueError(f"weights in {str(weight.dtype).removeprefix('torch.')} are not supported")
     kind = effective(quantization, weight.shape[1])
+    if kind == "none" and dtype is torch.bfloat16:
+        return Kind.BFLOAT16_PAIRS if fast_pairs else Kind.BFLOAT16
     if kind == "none":
-        return Kind.BFLOAT16_PAIRS if dtype is torch.bfloat16 else _STORED[weight.dtype]
+        return _STORED[weight.dtype]
     return {"int8": Kind.INT8, "int4": Kind.INT4}[kind]
 
 
@@ -57,6 +65,8 @@ class PackedLinear:
         factor: float = 1.0,
     ) -> None:
         """`factor` is that of what is accumulated."""
+        if kind is Kind.BFLOAT16:
+            weight = weight.bfloat16()
         weight = weight.contiguous()
         n, k = weight.shape
         columns = -(-n // _PANEL) * _PANEL

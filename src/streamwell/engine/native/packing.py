@@ -49,7 +49,12 @@ class Packer:
         self, weight: torch.Tensor, bias: torch.Tensor | None, quantization: str | None = None
     ) -> PackedLinear:
         """A layer of `[n, k]` weights and `[n]` biases."""
-        kind = storage_kind(weight, quantization or self._quantization, self.dtype)
+        kind = storage_kind(
+            weight,
+            quantization or self._quantization,
+            self.dtype,
+            fast_pairs=bool(self.library.sw_has_fast_pairs()),
+        )
         linear = PackedLinear(self.library, weight, bias, kind, self._factor)
         self._kept.append(linear)
         return linear

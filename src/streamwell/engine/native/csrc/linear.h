@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "activation.h"
+#include "processor.h"
 #include "schemes.h"
 #include "tiles.h"
 
@@ -88,9 +89,11 @@ class Multiplication {
   static constexpr int64_t kBlockBytes = (Scheme::is_tiled ? 96 : 58) << 10;
   static constexpr int64_t kMaxTiles = 256 / Scheme::max_rows;
   static constexpr int64_t kMaxGroup = 8;
-  // With few rows, each panel is used once, and the processor fetches ahead best by itself. With more,
-  // it computes so long that it does not see far enough (measured on Zen 4).
+  // Panels are fetched ahead of their use: a processor that computes does not see far enough by itself.
+  // With few rows Zen 4 does, and better than it is told to; Emerald Rapids never does.
   static constexpr int64_t kFewRows = 4, kBytesAhead = 8 << 10;
+
+  bool fetches_by_itself() const { return tiles_.rows <= kFewRows && !is_intel(); }
 
   // Rows are packed in parts: whole ones, or chunks of k of a whole tile, so that the lines that a
   // tile's rows share are still at hand for the next row.
@@ -129,8 +132,8 @@ class Multiplication {
     const Sum* sums = nullptr;
   };
 
-  // With tile registers a tile of rows goes through all panels of the group while it is near;
-  // without, a panel goes through all tiles.
+  // A tile of rows goes through all panels of the group while it is near; the first of them fetches
+  // the weights that come next.
   void multiply_block(const Group& group, int64_t tile0, int64_t tile1) {
     alignas(64) static thread_local Sum partial[kMaxGroup * kMaxTiles * Scheme::max_rows * 2];
     Pending pending;
@@ -143,20 +146,15 @@ class Multiplication {
         ++place;
         return partial + at * 2 * Scheme::max_rows;
       };
-      if constexpr (Scheme::is_tiled) {
-        for (int64_t tile = tile0; tile < tile1; ++tile)
-          for (int64_t panel = group.begin; panel < group.end; ++panel) {
-            const int64_t ahead = tile == tile0 ? bytes_ahead(group, panel, step, count) : 0;
+      for (int64_t tile = tile0; tile < tile1; ++tile)
+        for (int64_t panel = group.begin; panel < group.end; ++panel) {
+          const int64_t ahead = tile == tile0 ? bytes_ahead(group, panel, step, count) : 0;
+          if constexpr (Scheme::is_tiled) {
             multiply_with_tiles(panel, tile, step, count, ahead, sums(), pending);
-          }
-      } else {
-        for (int64_t panel = group.begin; panel < group.end; ++panel)
-          for (int64_t tile = tile0; tile < tile1; ++tile) {
-            const bool is_last = tile + 1 == tiles_.count;
-            const int64_t ahead = is_last ? bytes_ahead(group, panel, step, count) : 0;
+          } else {
             with_height(tiles_.height(tile), panel, tile, step, count, ahead, sums());
           }
-      }
+        }
     }
     finish(pending, pending.height);
   }
@@ -173,7 +171,7 @@ class Multiplication {
 
   // Bytes from a block to the one that is read after it, or none.
   int64_t bytes_ahead(const Group& group, int64_t panel, int64_t step, int64_t count) const {
-    if (is_single_) return tiles_.rows > kFewRows ? kBytesAhead : 0;
+    if (is_single_) return fetches_by_itself() ? 0 : kBytesAhead;
     if (panel + 1 < group.end) return steps_ * Scheme::w_bytes;
     const uint8_t* here = block_at(panel, step);
     if (step + count < steps_) return block_at(group.begin, step + count) - here;
