@@ -23,6 +23,8 @@ class CacheShape:
         """`num_heads` are those of keys and values, `dtype` is what layers multiply in."""
         pair_key_dim = library.sw_pair_key_dim(head_dim) if dtype is torch.bfloat16 else 0
         self.has_pairs = pair_key_dim > 0
+        #: Whether they are multiplied as they are, or widened to floats.
+        self.has_fast_pairs = bool(library.sw_has_fast_pairs())
         self._stored = np.dtype(np.uint16 if self.has_pairs else np.float32)
         #: Numbers per position: those of keys may be padded.
         self._key_width = num_heads * (pair_key_dim or head_dim)

@@ -219,4 +219,5 @@ class NativeDecoder:
             activation=EpilogueStruct(form, _ACTIVATIONS[spec.activation]),
             is_parallel=spec.is_parallel,
             has_pair_cache=self._cache_shape.has_pairs,
+            has_fast_pairs=self._cache_shape.has_fast_pairs,
         )

@@ -140,6 +140,7 @@ class StackStruct(ctypes.Structure):
         ("activation", EpilogueStruct),
         ("is_parallel", c_int32),
         ("has_pair_cache", c_int32),
+        ("has_fast_pairs", c_int32),
     ]
 
 

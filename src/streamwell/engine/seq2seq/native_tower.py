@@ -131,6 +131,7 @@ class NativeTower:
             scale=stack.head_dim**-0.5 if spec.is_attention_scaled else 1.0,
             activation=EpilogueStruct(form, ACTIVATIONS[spec.activation]),
             has_pair_cache=self.cache_shape.has_pairs,
+            has_fast_pairs=self.cache_shape.has_fast_pairs,
         )
         if spec.has_embedding_norm:
             struct.embedding_norm = self._norm(f"{name}.embedding_norm")

@@ -2,9 +2,11 @@
 //
 // A block holds 16 positions: keys as `[kv_heads, key_dim / 2, 16, 2]`, neighbouring dimensions side
 // by side and zeros up to a multiple of 32 dimensions; values as `[kv_heads, 8, head_dim, 2]`,
-// neighbouring positions side by side. So both are what the processor multiplies, where they lie.
-// Softmax and sums are float32.
+// neighbouring positions side by side. So both are what the processor multiplies, where they lie, if
+// it does that fast. Softmax and sums are float32.
 #pragma once
+
+#include <type_traits>
 
 #include "attention.h"
 #include "bfloat16.h"
@@ -70,10 +72,12 @@ class PairTask {
         rows_(task.tokens * heads_.group()), key_dim_(key_dim_of(heads_.dim)),
         seen_(scratch.seen) {
     const int64_t padded = (rows_ + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce;
-    scratch.floats.resize(padded * (heads_.dim + key_dim_ / 2) + kRowsAtOnce * kTileKeys * 3 / 2);
+    const int64_t floats = padded * heads_.dim + kRowsAtOnce * kTileKeys;
+    const int64_t numbers = padded * key_dim_ + kRowsAtOnce * kTileKeys;
+    scratch.floats.resize(floats + numbers * sizeof(Number) / sizeof(float));
     sums_ = scratch.floats.data();
     scores_ = sums_ + padded * heads_.dim;
-    weights_ = reinterpret_cast<uint16_t*>(scores_ + kRowsAtOnce * kTileKeys);
+    weights_ = reinterpret_cast<Number*>(scores_ + kRowsAtOnce * kTileKeys);
     queries_ = weights_ + kRowsAtOnce * kTileKeys;
     pack_queries();
   }
@@ -92,9 +96,13 @@ class PairTask {
   static void leave() { Products::leave(); }
 
  private:
+  using Number = typename Products::Number;
   static constexpr int64_t kRowsAtOnce = Products::rows;
 
   int64_t last_seen(int64_t r) const { return task_.last_seen(r, heads_.group()); }
+
+  static void put(uint16_t* out, F32 values) { PairCache::store_pairs(out, values); }
+  static void put(float* out, F32 values) { store(out, values); }
 
   // 32 dimensions of the rows that are taken at once lie together.
   void pack_queries() {
@@ -102,10 +110,10 @@ class PairTask {
     for (int64_t r = 0; r < rows_; ++r) {
       const float* query = attention_.queries + task_.offset_of(r, heads_.group(),
                                                                 attention_.query_floats, heads_.dim);
-      uint16_t* out = queries_ + r / kRowsAtOnce * kRowsAtOnce * key_dim_ + r % kRowsAtOnce * 32;
+      Number* out = queries_ + r / kRowsAtOnce * kRowsAtOnce * key_dim_ + r % kRowsAtOnce * 32;
       for (int64_t d = 0; d < key_dim_; d += kLanes) {
         const F32 values = d < heads_.dim ? mul(load(query + d), scale) : zero();
-        PairCache::store_pairs(out + d / 32 * kRowsAtOnce * 32 + d % 32, values);
+        put(out + d / 32 * kRowsAtOnce * 32 + d % 32, values);
       }
     }
   }
@@ -131,7 +139,7 @@ class PairTask {
     const Shaping shaping = shaping_of(attention_, task_, row, key);
     const float correction = soften(scores, num_blocks, shaping, sight, seen_[row]);
     for (int64_t b = 0; b < num_blocks; ++b)
-      PairCache::store_pairs(weights_ + r * kTileKeys + b * kLanes, load(scores + b * kLanes));
+      put(weights_ + r * kTileKeys + b * kLanes, load(scores + b * kLanes));
     if (correction == 1.0f) return;
     float* sums = sums_ + row * heads_.dim;
     for (int64_t d = 0; d < heads_.dim; d += kLanes)
@@ -144,28 +152,27 @@ class PairTask {
   int64_t rows_, key_dim_;
   std::vector<Seen>& seen_;
   float *sums_, *scores_;
-  uint16_t *weights_, *queries_;
+  Number *weights_, *queries_;
 };
 
-// A few rows of queries times a tile of keys, and their weights times its values, in vectors.
+// A few rows of queries times a tile of keys, and their weights times its values, in vectors: all of
+// them pairs of bfloat16, or the rows floats, and what comes from the cache widened to such.
+template <class RowNumber>
 struct VectorProducts {
+  using Number = RowNumber;
   static constexpr int64_t rows = kQueries, rows_per_task = 8 * kQueries;
 
   // scores[r, key] = query r times key; scores are `[rows, kTileKeys]`.
   template <int R = kQueries>
-  static void score(int height, const uint16_t* queries, const uint16_t* const (&keys)[kTileBlocks],
+  static void score(int height, const Number* queries, const uint16_t* const (&keys)[kTileBlocks],
                     int64_t key_dim, float* scores) {
     if constexpr (R > 1)
       if (height < R) return score<R - 1>(height, queries, keys, key_dim, scores);
     F32 sums[R][kTileBlocks] = {};
     for (int64_t d = 0; d < key_dim; d += 2) {
-      const uint16_t* query = queries + d / 32 * kQueries * 32 + d % 32;
-      I32 columns[kTileBlocks];
-      for (int b = 0; b < kTileBlocks; ++b) columns[b] = load_int(keys[b] + d * kLanes);
-      for (int r = 0; r < R; ++r) {
-        const I32 pair = broadcast_four_bytes(query + r * 32);
-        for (int b = 0; b < kTileBlocks; ++b) sums[r][b] = dot_pairs(sums[r][b], pair, columns[b]);
-      }
+      const uint16_t* columns[kTileBlocks];
+      for (int b = 0; b < kTileBlocks; ++b) columns[b] = keys[b] + d * kLanes;
+      multiply(queries + d / 32 * kQueries * 32 + d % 32, 32, columns, sums);
     }
     for (int r = 0; r < R; ++r)
       for (int b = 0; b < kTileBlocks; ++b) store(scores + r * kTileKeys + b * kLanes, sums[r][b]);
@@ -173,7 +180,7 @@ struct VectorProducts {
 
   // sums[r] += weights[r] times values; sums are `[rows, dim]`.
   template <int R = kQueries>
-  static void gather(int height, const uint16_t* weights,
+  static void gather(int height, const Number* weights,
                      const uint16_t* const (&values)[kTileBlocks], int64_t num_blocks, int64_t dim,
                      float* sums) {
     if constexpr (R > 1)
@@ -187,21 +194,45 @@ struct VectorProducts {
   static void leave() {}
 
  private:
-  // The same for V vectors of dimensions from d on.
+  // sums[r][v] += two numbers of row r times those of column v, for all sixteen lanes.
   template <int R, int V>
-  static void gather_some(const uint16_t* weights, const uint16_t* const (&values)[kTileBlocks],
+  [[gnu::always_inline]] static void multiply(const Number* row, int64_t stride,
+                                              const uint16_t* const (&columns)[V],
+                                              F32 (&sums)[R][V]) {
+    if constexpr (std::is_same_v<Number, float>) {
+      for (int side = 0; side < 2; ++side) {
+        F32 wide[V];
+        for (int v = 0; v < V; ++v) {
+          const I32 both = load_int(columns[v]);
+          wide[v] = side ? high_half(both) : low_half(both);
+        }
+        for (int r = 0; r < R; ++r) {
+          const F32 value = broadcast(row[r * stride + side]);
+          for (int v = 0; v < V; ++v) sums[r][v] = fma(value, wide[v], sums[r][v]);
+        }
+      }
+    } else {
+      I32 pairs[V];
+      for (int v = 0; v < V; ++v) pairs[v] = load_int(columns[v]);
+      for (int r = 0; r < R; ++r) {
+        const I32 pair = broadcast_four_bytes(row + r * stride);
+        for (int v = 0; v < V; ++v) sums[r][v] = dot_pairs(sums[r][v], pair, pairs[v]);
+      }
+    }
+  }
+
+  // The same as `gather` for V vectors of dimensions from d on.
+  template <int R, int V>
+  static void gather_some(const Number* weights, const uint16_t* const (&values)[kTileBlocks],
                           int64_t num_blocks, int64_t dim, int64_t d, float* result) {
     F32 sums[R][V];
     for (int r = 0; r < R; ++r)
       for (int v = 0; v < V; ++v) sums[r][v] = load(result + r * dim + d + v * kLanes);
     for (int64_t key = 0; key < num_blocks * kLanes; key += 2) {
       const uint16_t* value = values[key / kLanes] + (key % kLanes / 2 * dim + d) * 2;
-      I32 columns[V];
-      for (int v = 0; v < V; ++v) columns[v] = load_int(value + v * kLanes * 2);
-      for (int r = 0; r < R; ++r) {
-        const I32 pair = broadcast_four_bytes(weights + r * kTileKeys + key);
-        for (int v = 0; v < V; ++v) sums[r][v] = dot_pairs(sums[r][v], pair, columns[v]);
-      }
+      const uint16_t* columns[V];
+      for (int v = 0; v < V; ++v) columns[v] = value + v * kLanes * 2;
+      multiply(weights + key, kTileKeys, columns, sums);
     }
     for (int r = 0; r < R; ++r)
       for (int v = 0; v < V; ++v) store(result + r * dim + d + v * kLanes, sums[r][v]);

@@ -124,8 +124,8 @@ struct Bfloat16Weights {  // columns i and i + 16 share 32 bits
   static constexpr int bytes = kPanel * 2;
   static void load(const uint8_t* p, F32& low, F32& high) {
     const I32 both = load_int(p);
-    low = as_float(shift_left(both, 16));
-    high = as_float(mask_bits(both, static_cast<int32_t>(0xffff0000)));
+    low = low_half(both);
+    high = high_half(both);
   }
 };
 

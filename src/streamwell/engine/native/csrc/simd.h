@@ -196,6 +196,10 @@ inline I32 dot_bytes(I32 sums, I32 u, I32 s) {
 
 #endif
 
+// The bfloat16 numbers in the lower, and in the upper, halves of all lanes.
+inline F32 low_half(I32 both) { return as_float(shift_left(both, 16)); }
+inline F32 high_half(I32 both) { return as_float(mask_bits(both, static_cast<int32_t>(0xffff0000))); }
+
 // The first `count` values, zeros after them.
 inline F32 load_some(const float* p, int64_t count) {
   if (count >= kLanes) return load(p);

@@ -39,6 +39,7 @@ struct Stack {
   Epilogue activation;
   int32_t is_parallel;     // the feed-forward layer reads what attention reads
   int32_t has_pair_cache;  // `pair_attention.h`
+  int32_t has_fast_pairs;  // that are multiplied as they are, not widened
 };
 
 // One step. Buffers hold as many rows as the step has.
@@ -195,7 +196,9 @@ void encode(const Stack& encoder, const Stack& decoder, const Batch& batch) {
 
 inline void encode(const Stack& encoder, const Stack& decoder, const Batch& batch) {
 #if defined(__AVX512BF16__)
-  if (encoder.has_pair_cache) return encode<PairAttention>(encoder, decoder, batch);
+  if (encoder.has_pair_cache && encoder.has_fast_pairs)
+    return encode<PairAttention>(encoder, decoder, batch);
+  if (encoder.has_pair_cache) return encode<WidenedAttention>(encoder, decoder, batch);
 #endif
   encode<FloatTask>(encoder, decoder, batch);
 }
@@ -219,7 +222,8 @@ void decode(const Stack& stack, const Batch& batch) {
 
 inline void decode(const Stack& stack, const Batch& batch) {
 #if defined(__AVX512BF16__)
-  if (stack.has_pair_cache) return decode<PairAttention>(stack, batch);
+  if (stack.has_pair_cache && stack.has_fast_pairs) return decode<PairAttention>(stack, batch);
+  if (stack.has_pair_cache) return decode<WidenedAttention>(stack, batch);
 #endif
   decode<FloatTask>(stack, batch);
 }

@@ -12,6 +12,7 @@ namespace streamwell {
 // As `VectorProducts`, for sixteen rows.
 class TileProducts {
  public:
+  using Number = uint16_t;
   static constexpr int64_t rows = kTileRows, rows_per_task = 4 * kTileRows;
 
   static void score(int height, const uint16_t* queries, const uint16_t* const (&keys)[kTileBlocks],
@@ -94,10 +95,12 @@ class TileProducts {
 };
 
 using PairAttention = PairTask<TileProducts>;
+using WidenedAttention = PairAttention;  // tiles are always faster
 
 #elif defined(__AVX512BF16__)
 
-using PairAttention = PairTask<VectorProducts>;
+using PairAttention = PairTask<VectorProducts<uint16_t>>;
+using WidenedAttention = PairTask<VectorProducts<float>>;
 
 #endif
 
