@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
 
+from streamwell.engine.native import library
 from training.brooklet.tokenizer import load_tokenizer, save_tokenizer
 
 WARM_UP = 100
@@ -31,6 +32,12 @@ def prepare(threads: int) -> None:
         libc.mallopt(_MMAP_MAX, 0)
         libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
         libc.mallopt(_TOP_PAD, 2**27)
+
+
+def has_fast_bfloat16() -> bool:
+    """Whether this CPU multiplies matrices of bfloat16 faster than those of float32."""
+    helper = library.best()
+    return helper is not None and bool(helper.sw_has_fast_pairs())
 
 
 def rate_share(step: int, steps: int, cool_down: float) -> float:

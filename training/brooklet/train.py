@@ -34,6 +34,7 @@ from training.loss_curve import LossCurve
 from training.trainer import (
     Checkpoint,
     export,
+    has_fast_bfloat16,
     kept_tokenizer,
     parse_arguments,
     prepare,
@@ -165,7 +166,9 @@ class Run:
         self.seed = seed
         self.tokenizer = kept_tokenizer(work, build_tokenizer, seed)
         self.model = make_model(self.tokenizer)
-        self.worker = copy.deepcopy(self.model).bfloat16()  # computes; the other is what learns
+        self.worker = copy.deepcopy(self.model)  # computes; the other is what learns
+        if has_fast_bfloat16():
+            self.worker.bfloat16()
         torch._dynamo.config.recompile_limit = 16  # above the number of shapes
         for layer in self.worker.model.layers:  # all alike, so compiled once for each shape
             layer.compile(dynamic=False)

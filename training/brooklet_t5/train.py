@@ -22,6 +22,7 @@ from training.loss_curve import LossCurve
 from training.trainer import (
     Checkpoint,
     export,
+    has_fast_bfloat16,
     kept_tokenizer,
     parse_arguments,
     prepare,
@@ -81,12 +82,6 @@ def hasten(model: T5ForConditionalGeneration) -> None:
             module.act = torch.nn.GELU("tanh")  # in one pass where Transformers takes eight
 
 
-def has_bfloat16() -> bool:
-    """Whether this CPU multiplies matrices of bfloat16 faster than those of float32."""
-    capabilities = torch.cpu.get_capabilities()
-    return bool(capabilities.get("amx_bf16") or capabilities.get("avx512_bf16"))
-
-
 class Run:
     """One training run, with its checkpoint."""
 
@@ -142,7 +137,7 @@ def main() -> None:
     )
     prepare(arguments.threads)
     run = Run(arguments.work, arguments.seed)
-    in_bfloat16 = has_bfloat16()
+    in_bfloat16 = has_fast_bfloat16()
     curve = LossCurve(arguments.work / "loss.csv", run.step)
     precision = "bfloat16" if in_bfloat16 else "float32"
     print(f"{run.model.num_parameters():,} parameters, in {precision}, from step {run.step}")
