@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
+from types import SimpleNamespace
 
+import pytest
 from scheduler_bench import Bench, Runner
 
 from streamwell.core.types import GenerateRequest, SamplingParams
+from streamwell.engine import loop as engine_loop
 from streamwell.engine.loop import EngineLoop
 from streamwell.engine.mailbox import Mailbox
 from streamwell.engine.messages import Add
 from streamwell.engine.sequence import SequenceOutput
+
+
+@pytest.fixture(autouse=True)
+def _a_second_passes_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop looks at a clock that only its looks move on."""
+    clock = map(float, count())
+    monkeypatch.setattr(engine_loop, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
 
 
 def outputs_of_two() -> dict[str, list[SequenceOutput]]:
@@ -31,7 +42,8 @@ def test_who_comes_second_has_waited_longer() -> None:
     """It is told once, with the first tokens."""
     outputs = outputs_of_two()
 
-    assert 0 < outputs["first"][0].queue_s < outputs["second"][0].queue_s
+    assert outputs["first"][0].queue_s == 2.0
+    assert outputs["second"][0].queue_s == 7.0  # after three steps, each with two looks
     assert [0.0] * 4 == [output.queue_s for seq in outputs.values() for output in seq[1:]]
 
 
