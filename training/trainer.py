@@ -35,7 +35,10 @@ def prepare(threads: int) -> None:
 
 
 def has_fast_bfloat16() -> bool:
-    """Whether this CPU multiplies matrices of bfloat16 faster than those of float32."""
+    """Whether this CPU multiplies matrices of bfloat16 faster than those of float32.
+
+    The native helper knows; where it was not compiled, the answer is no.
+    """
     helper = library.best()
     return helper is not None and bool(helper.sw_has_fast_pairs())
 

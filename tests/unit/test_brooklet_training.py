@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from streamwell.core.messages import PartKind
 from streamwell.text.response_parser import ResponseParser
 from streamwell.text.response_template import parse_response_template
-from training.brooklet import packed_attention, tokenizer
+from training import trainer
+from training.brooklet import packed_attention, tokenizer, train
 from training.brooklet.batches import IGNORED, LONGEST, SHAPES, TOKENS, Row, Steps
 from training.brooklet.cases import make_cases
 from training.brooklet.corpus import Conversation, conversation
@@ -213,6 +215,27 @@ def test_a_resumed_run_takes_the_steps_of_an_unbroken_one(
     step(resumed, other, 3)
     for one, same in zip(unbroken.parameters(), resumed.parameters(), strict=True):
         assert one.equal(same)
+
+
+@pytest.mark.parametrize(("is_fast", "computing"), [(1, torch.bfloat16), (0, torch.float32)])
+def test_computes_in_bfloat16_where_that_is_fast(
+    is_fast: int,
+    computing: torch.dtype,
+    process_group: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What learns is float32 everywhere; no helper knows of fast bfloat16 where there is none."""
+    helper = SimpleNamespace(sw_has_fast_pairs=lambda: is_fast)
+    monkeypatch.setattr(trainer.library, "best", lambda: helper)
+    monkeypatch.setattr(train, "make_model", lambda tokenizer: LlamaForCausalLM(TINY))
+    monkeypatch.setattr(train, "kept_tokenizer", lambda work, build, seed: None)
+    run = train.Run(tmp_path, 7)
+
+    assert computing == run.worker.dtype
+    assert torch.float32 == run.model.dtype
+    monkeypatch.setattr(trainer.library, "best", lambda: None)
+    assert not trainer.has_fast_bfloat16()
 
 
 def test_processes_share_a_step(small: PreTrainedTokenizerFast) -> None:

@@ -20,7 +20,7 @@ from training.brooklet.tokenizer import encode_conversation, load_tokenizer
 from training.brooklet.train import ARTEFACTS as BROOKLET
 from training.brooklet.train import loss_sum
 from training.brooklet_sailor.voice import sailors_conversation
-from training.trainer import parse_arguments, prepare, rate_share
+from training.trainer import has_fast_bfloat16, parse_arguments, prepare, rate_share
 
 RANK = 8
 PEAK_RATE = 4e-3
@@ -47,7 +47,7 @@ def advance(model: PeftModel, optimizer: torch.optim.Optimizer, batches: list[Ba
     count = sum(int((batch.targets != IGNORED).sum()) for batch in batches)
     total = 0.0
     for batch in batches:
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=has_fast_bfloat16()):
             loss = loss_sum(model.get_base_model(), batch) / count
         loss.backward()  # type: ignore[no-untyped-call]
         total += loss.item()
