@@ -12,7 +12,7 @@ template <class Order>
 struct Bfloat16Pairs {
   using Sum = F32;
   static constexpr int step = 2, x_bytes = 4, w_bytes = 4 * kPanel, max_rows = kRows;
-  static constexpr bool pack_whole_rows = false, is_tiled = false;
+  static constexpr bool pack_whole_rows = false, is_tiled = false, spreads = false;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {
     const int64_t padded = words_of(k, step) * step;

@@ -7,6 +7,7 @@
 #include <omp.h>
 
 #include <atomic>
+#include <type_traits>
 #include <vector>
 
 #include "activation.h"
@@ -47,8 +48,8 @@ class Multiplication {
         panels_(panels_of(linear.n)),
         row_scales_(reinterpret_cast<float*>(workspace)),
         packed_(workspace + (rows * 4 + 63) / 64 * 64) {
-    block_steps_ =
-        is_single_ ? steps_ : std::max<int64_t>(kWordsUnit, kBlockBytes / Scheme::w_bytes);
+    const int64_t bytes = has_few_tiles() ? kNearBytes : kBlockBytes;
+    block_steps_ = is_single_ ? steps_ : std::max<int64_t>(kWordsUnit, bytes / Scheme::w_bytes);
   }
 
   // A thread has a stretch of panels of its own and takes them from its beginning on, group by group:
@@ -75,7 +76,7 @@ class Multiplication {
   };
 
   void run_stretch(int64_t begin, int64_t end, std::atomic<int64_t>& taken) {
-    const int64_t size = is_single_ ? 1 : kMaxGroup, panels = end - begin;
+    const int64_t size = is_single_ || has_few_tiles() ? 1 : kMaxGroup, panels = end - begin;
     const int64_t groups = (panels + size - 1) / size;
     for (int64_t i; (i = taken.fetch_add(1, std::memory_order_relaxed)) < groups;) {
       const int64_t first = begin + panels * i / groups, last = begin + panels * (i + 1) / groups;
@@ -85,15 +86,23 @@ class Multiplication {
   }
 
   using Sum = typename Scheme::Sum;
+  using Distance = std::conditional_t<Scheme::spreads, Ahead, int64_t>;
   // Of a panel: a group of them stays in the second cache, with the rows that they meet.
   static constexpr int64_t kBlockBytes = (Scheme::is_tiled ? 96 : 58) << 10;
   static constexpr int64_t kMaxTiles = 256 / Scheme::max_rows;
-  static constexpr int64_t kMaxGroup = 8;
+  static constexpr int64_t kMaxGroup = kRegisters > 1 ? 2 : 8;  // second caches are small where registers are
   // Panels are fetched ahead of their use: a processor that computes does not see far enough by itself.
-  // With few rows Zen 4 does, and better than it is told to; Emerald Rapids never does.
-  static constexpr int64_t kFewRows = 4, kBytesAhead = 8 << 10;
+  // With few rows Zen 4 does, and better than it is told to; Zen 3 and Emerald Rapids never do.
+  static constexpr int64_t kFewRows = kRegisters > 1 ? 0 : 4, kBytesAhead = 8 << 10;
+  static constexpr int64_t kFetchingTiles = kRegisters > 1 ? 4 : 1;
+  // As few tiles as these meet a block while it is in the first cache, so that memory is read on and on.
+  static constexpr int64_t kFewTiles = 3, kNearBytes = 8 << 10;
 
   bool fetches_by_itself() const { return tiles_.rows <= kFewRows && !is_intel(); }
+
+  bool has_few_tiles() const {
+    return Scheme::spreads && kRegisters > 1 && tiles_.count <= kFewTiles;
+  }
 
   // Rows are packed in parts: whole ones, or chunks of k of a whole tile, so that the lines that a
   // tile's rows share are still at hand for the next row.
@@ -148,7 +157,7 @@ class Multiplication {
       };
       for (int64_t tile = tile0; tile < tile1; ++tile)
         for (int64_t panel = group.begin; panel < group.end; ++panel) {
-          const int64_t ahead = tile == tile0 ? bytes_ahead(group, panel, step, count) : 0;
+          const auto ahead = ahead_of(group, panel, step, count, tile - tile0, tile1 - tile0);
           if constexpr (Scheme::is_tiled) {
             multiply_with_tiles(panel, tile, step, count, ahead, sums(), pending);
           } else {
@@ -161,11 +170,24 @@ class Multiplication {
 
   template <int M = Scheme::max_rows>
   void with_height(int height, int64_t panel, int64_t tile, int64_t step, int64_t count,
-                   int64_t ahead, Sum* partial) {
+                   Distance ahead, Sum* partial) {
     if (height == M) {
       multiply_tile<M>(panel, tile, step, count, ahead, partial);
     } else if constexpr (M > 1) {
       with_height<M - 1>(height, panel, tile, step, count, ahead, partial);
+    }
+  }
+
+  // What a tile of a block fetches. Memory works while a processor waits for none of it, so that
+  // several tiles share what one alone would have to wait for.
+  Distance ahead_of(const Group& group, int64_t panel, int64_t step, int64_t count, int64_t index,
+                    int64_t tiles) const {
+    const int64_t sharing = Scheme::spreads ? std::min<int64_t>(tiles, kFetchingTiles) : 1;
+    const int64_t from = index < sharing ? bytes_ahead(group, panel, step, count) : 0;
+    if constexpr (Scheme::spreads) {
+      return from ? Ahead{from, Scheme::w_bytes}.share(index, sharing, count) : Ahead();
+    } else {
+      return from;
     }
   }
 
@@ -193,7 +215,7 @@ class Multiplication {
   }
 
   template <int M>
-  void multiply_tile(int64_t panel, int64_t tile, int64_t step, int64_t count, int64_t ahead,
+  void multiply_tile(int64_t panel, int64_t tile, int64_t step, int64_t count, Distance ahead,
                      Sum* partial) {
     Sum sums[M][2];
     for (int m = 0; m < M; ++m) {

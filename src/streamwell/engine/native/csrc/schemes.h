@@ -59,6 +59,17 @@ inline int64_t panel_bytes(int32_t kind, int64_t k) {
 // the least number of ks that are computed together; each step of a panel takes `w_bytes`, and each
 // step of one row of activations `x_bytes`. Within a tile all rows of a step lie together. While a
 // tile is multiplied, the weights `ahead` bytes further on are fetched from memory, unless that is 0.
+// A scheme that `spreads` fetching is told in each of some tiles which share of them to fetch.
+
+// Bytes fetched with each step, from that far ahead of a tile's weights; none if there are no bytes.
+struct Ahead {
+  int64_t from = 0, bytes = 0;
+
+  // The share of one of so many who fetch over so many steps in turn.
+  Ahead share(int64_t index, int64_t count, int64_t steps) const {
+    return {from + bytes * steps / count * index, (bytes + count - 1) / count};
+  }
+};
 
 template <int bytes>
 inline void fetch(const uint8_t* p) {
@@ -85,7 +96,7 @@ template <class Weights>
 struct Floats {
   using Sum = F32;
   static constexpr int step = 1, x_bytes = 4, w_bytes = Weights::bytes, max_rows = kRows;
-  static constexpr bool pack_whole_rows = false, is_tiled = false;
+  static constexpr bool pack_whole_rows = false, is_tiled = false, spreads = true;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {
     auto* out = reinterpret_cast<float*>(tile) + m;
@@ -93,48 +104,89 @@ struct Floats {
   }
 
   template <int M>
-  static void multiply(const uint8_t* tile, const uint8_t* w, int64_t steps, int64_t ahead,
+  static void multiply(const uint8_t* tile, const uint8_t* w, int64_t steps, Ahead ahead,
                        F32 (&sums)[M][2]) {
-    const auto* x = reinterpret_cast<const float*>(tile);
-    for (int64_t i = 0; i < steps; ++i, x += M, w += w_bytes) {
-      if (ahead) fetch<w_bytes>(w + ahead);
-      F32 low, high;
-      Weights::load(w, low, high);
-      for (int m = 0; m < M; ++m) {
-        const F32 value = broadcast(x[m]);
-        sums[m][0] = fma(value, low, sums[m][0]);
-        sums[m][1] = fma(value, high, sums[m][1]);
+    if constexpr (2 * M * kRegisters <= kSums) {
+      multiply_columns<M, kRegisters>(tile, w, 0, steps, ahead, sums);
+    } else {  // one part of the columns after the other, while the weights are in the first cache
+      for (int64_t i = 0; i < steps; i += kStepsNear) {
+        const int64_t count = std::min(kStepsNear, steps - i);
+        for (int part = 0; part < kRegisters; ++part)
+          multiply_columns<M, 1>(tile, w, part, count, ahead.share(part, kRegisters, count), sums);
+        tile += count * x_bytes * M;
+        w += count * w_bytes;
+        ahead.from += count * (ahead.bytes - w_bytes);
       }
     }
   }
 
+  // Over `Parts` of the registers that sixteen columns take, from one on.
+  template <int M, int Parts>
+  static void multiply_columns(const uint8_t* tile, const uint8_t* w, int first, int64_t steps,
+                               Ahead ahead, F32 (&result)[M][2]) {
+    Register sums[M][Parts][2];
+    const auto each_sum = [&](auto body) {
+      repeat<M * Parts * 2>([&](int i) {
+        const int m = i / (Parts * 2), p = i / 2 % Parts, side = i % 2;
+        body(sums[m][p][side], register_of(result[m][side], first + p));
+      });
+    };
+    each_sum([](Register& sum, Register& before) { sum = before; });
+    const auto* x = reinterpret_cast<const float*>(tile);
+    const uint8_t* next = w + ahead.from;
+    for (int64_t i = 0; i < steps; ++i, x += M, w += w_bytes) {
+      if (ahead.bytes) {
+        fetch<64>(next);
+        if (w_bytes > 64 && ahead.bytes > 64) fetch<64>(next + 64);
+        next += ahead.bytes;
+      }
+      repeat<Parts>([&](int p) {
+        const auto [low, high] = Weights::load(w, first + p);
+        const Register a = low, b = high;
+        repeat<M>([&](int m) {
+          const Register value = broadcast_register(x[m]);
+          sums[m][p][0] = fma(value, a, sums[m][p][0]);
+          sums[m][p][1] = fma(value, b, sums[m][p][1]);
+        });
+      });
+    }
+    each_sum([](Register& sum, Register& after) { after = sum; });
+  }
+
   static F32 finish(F32 sum, const Linear&, int64_t, float) { return sum; }
+
+ private:
+  static constexpr int64_t kStepsNear = 128;
 };
+
+// Weights of a step of k, for the columns that a register of each half of a panel has.
+struct Columns {
+  Register low, high;
+};
+
+constexpr int kRegisterLanes = kLanes / kRegisters;
 
 struct Float32Weights {
   static constexpr int bytes = kPanel * 4;
-  static void load(const uint8_t* p, F32& low, F32& high) {
-    const auto* w = reinterpret_cast<const float*>(p);
-    low = streamwell::load(w);
-    high = streamwell::load(w + kLanes);
+  static Columns load(const uint8_t* p, int part) {
+    const auto* w = reinterpret_cast<const float*>(p) + part * kRegisterLanes;
+    return {load_register(w), load_register(w + kLanes)};
   }
 };
 
 struct Bfloat16Weights {  // columns i and i + 16 share 32 bits
   static constexpr int bytes = kPanel * 2;
-  static void load(const uint8_t* p, F32& low, F32& high) {
-    const I32 both = load_int(p);
-    low = low_half(both);
-    high = high_half(both);
+  static Columns load(const uint8_t* p, int part) {
+    const IntRegister both = load_int_register(p + part * kRegisterLanes * 4);
+    return {low_half(both), high_half(both)};
   }
 };
 
 struct Float16Weights {
   static constexpr int bytes = kPanel * 2;
-  static void load(const uint8_t* p, F32& low, F32& high) {
-    const auto* w = reinterpret_cast<const uint16_t*>(p);
-    low = load_half(w);
-    high = load_half(w + kLanes);
+  static Columns load(const uint8_t* p, int part) {
+    const auto* w = reinterpret_cast<const uint16_t*>(p) + part * kRegisterLanes;
+    return {load_half_register(w), load_half_register(w + kLanes)};
   }
 };
 
@@ -154,9 +206,9 @@ inline float largest_magnitude(const float* x, int64_t k) {
 template <class Order>
 struct Int8 {
   using Sum = I32;
-  static constexpr int step = 4, x_bytes = 4, w_bytes = 4 * kPanel, max_rows = kRows;
+  static constexpr int step = 4, x_bytes = 4, w_bytes = 4 * kPanel, max_rows = kInt8Rows;
   static constexpr bool pack_whole_rows = true;  // they have a scale each
-  static constexpr bool is_tiled = false;
+  static constexpr bool is_tiled = false, spreads = false;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float* scale) {
     const float largest = largest_magnitude(x, k);
@@ -201,8 +253,8 @@ struct Int8 {
 struct Int4 {
   using Sum = F32;
   static constexpr int step = kGroup, x_bytes = kGroup + 8;
-  static constexpr int w_bytes = kGroup * kPanel / 2 + 2 * kPanel, max_rows = kRows;
-  static constexpr bool pack_whole_rows = false, is_tiled = false;
+  static constexpr int w_bytes = kGroup * kPanel / 2 + 2 * kPanel, max_rows = kInt4Rows;
+  static constexpr bool pack_whole_rows = false, is_tiled = false, spreads = false;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {
     for (int64_t i = 0; i < k; i += step, tile += x_bytes * height) {
@@ -244,6 +296,7 @@ struct Int4 {
     }
   }
 
+#if defined(__AVX512F__)
   template <int M>
   static void multiply_half(const uint8_t* x, const uint8_t* w, I32 (&result)[M]) {
     I32 dots[M];  // lives in registers
@@ -259,6 +312,31 @@ struct Int4 {
     }
     std::memcpy(&result, &dots, sizeof(dots));
   }
+#else
+  // A nibble times a byte is small enough for sixteen of them to be added up in 16 bits.
+  template <int M>
+  static void multiply_half(const uint8_t* x, const uint8_t* w, I32 (&result)[M]) {
+    static_assert(kGroup / 2 * 15 * 127 < 1 << 15);
+    for (int part = 0; part < kRegisters; ++part) {
+      IntRegister dots[M];
+      repeat<M>([&](int m) { dots[m] = IntRegister{}; });
+      for (int j = 0; j < 4; ++j) {
+        const IntRegister both = load_int_register(w + 4 * (j * kLanes + part * kRegisterLanes));
+        const IntRegister low = mask_bits(both, 0x0f0f0f0f);
+        const IntRegister high = mask_bits(shift_right(both, 4), 0x0f0f0f0f);
+        repeat<M>([&](int m) {
+          const uint8_t* word = x + 4 * (j * M + m);
+          IntRegister sum = dots[m];
+          sum = settled(add_words(sum, dot_bytes_in_words(low, broadcast_register_of_bytes(word))));
+          dots[m] = settled(add_words(sum, dot_bytes_in_words(high, broadcast_register_of_bytes(word + 16 * M))));
+        });
+      }
+      repeat<M>([&](int m) {
+        register_of(result[m], part) = dot_words(dots[m], broadcast_words(1));
+      });
+    }
+  }
+#endif
 
   static F32 finish(F32 sum, const Linear&, int64_t, float) { return sum; }
 };

@@ -1,28 +1,49 @@
 // Sixteen floats (or sixteen int32) at a time, over AVX-512 or over pairs of AVX2 registers.
 //
-// Everything above this file is written once in these terms. `kRows` is how many rows of
-// activations a micro-kernel keeps in registers next to its two columns of sixteen.
+// Everything above this file is written once in these terms, or, where all registers are wanted, in
+// those of single registers. `kRows` is how many rows of activations a micro-kernel keeps next to
+// `kSums` sums in registers.
 #pragma once
 
 #include <immintrin.h>
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace streamwell {
 
 constexpr int kLanes = 16;
 
+// Calls `body` with 0, 1, ... as constants. Compilers keep arrays in registers whose indices they know
+// early; those of loops they know late.
+template <class Body, int... indices>
+[[gnu::always_inline]] inline void repeat(Body body, std::integer_sequence<int, indices...>) {
+  (body(indices), ...);
+}
+template <int count, class Body>
+[[gnu::always_inline]] inline void repeat(Body body) {
+  repeat(body, std::make_integer_sequence<int, count>());
+}
+
 #if defined(__AVX512F__)
 
-constexpr int kRows = 14;  // 2 x 14 sums, two weights and a broadcast fill the 32 registers
+constexpr int kRows = 14, kSums = 28;  // two weights and a broadcast fill the 32 registers
+constexpr int kInt8Rows = kRows, kInt4Rows = kRows;
 
 using F32 = __m512;
 using I32 = __m512i;
 
+using Register = F32;
+using IntRegister = I32;
+constexpr int kRegisters = 1;  // of sixteen lanes
+inline Register& register_of(F32& v, int) { return v; }
+
 inline F32 zero() { return _mm512_setzero_ps(); }
 inline F32 broadcast(float x) { return _mm512_set1_ps(x); }
 inline F32 load(const float* p) { return _mm512_loadu_ps(p); }
+inline Register broadcast_register(float x) { return broadcast(x); }
+inline Register load_register(const float* p) { return load(p); }
 inline void store(float* p, F32 v) { _mm512_storeu_ps(p, v); }
 // Assembler, because the compiler would go through an integer register, or load many of these ahead
 // and spill them; a broadcast from memory costs a load and nothing else.
@@ -46,6 +67,7 @@ inline float largest(F32 v) { return _mm512_reduce_max_ps(v); }
 inline I32 zero_int() { return _mm512_setzero_si512(); }
 inline I32 broadcast_int(int32_t x) { return _mm512_set1_epi32(x); }
 inline I32 load_int(const void* p) { return _mm512_loadu_si512(p); }
+inline IntRegister load_int_register(const void* p) { return load_int(p); }
 inline void store_int(void* p, I32 v) { _mm512_storeu_si512(p, v); }
 inline I32 add_int(I32 a, I32 b) { return _mm512_add_epi32(a, b); }
 inline I32 shift_left(I32 v, int bits) { return _mm512_slli_epi32(v, bits); }
@@ -60,6 +82,7 @@ inline F32 first_lanes(int count, F32 a, F32 b) {
 inline F32 load_half(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
+inline Register load_half_register(const uint16_t* p) { return load_half(p); }
 inline void store_bytes(uint8_t* p, I32 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
 }
@@ -85,18 +108,27 @@ inline F32 dot_pairs(F32 sums, I32 a, I32 b) {
 
 #else  // AVX2 with FMA and F16C
 
-constexpr int kRows = 3;  // 3 x 4 sums, and 16 registers
+constexpr int kRows = 6, kSums = 12;  // of 16 registers
+constexpr int kInt8Rows = 3, kInt4Rows = 8;
+
+using Register = __m256;
+using IntRegister = __m256i;
+constexpr int kRegisters = 2;  // of sixteen lanes
 
 struct F32 {
-  __m256 low, high;
+  Register low, high;
 };
 struct I32 {
-  __m256i low, high;
+  IntRegister low, high;
 };
+inline Register& register_of(F32& v, int i) { return i ? v.high : v.low; }
+inline IntRegister& register_of(I32& v, int i) { return i ? v.high : v.low; }
 
 inline F32 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline F32 broadcast(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
-inline F32 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline Register broadcast_register(float x) { return _mm256_set1_ps(x); }
+inline Register load_register(const float* p) { return _mm256_loadu_ps(p); }
+inline F32 load(const float* p) { return {load_register(p), load_register(p + 8)}; }
 inline void store(float* p, F32 v) {
   _mm256_storeu_ps(p, v.low);
   _mm256_storeu_ps(p + 8, v.high);
@@ -112,9 +144,8 @@ STREAMWELL_BOTH(div, _mm256_div_ps)
 STREAMWELL_BOTH(max, _mm256_max_ps)
 STREAMWELL_BOTH(min, _mm256_min_ps)
 #undef STREAMWELL_BOTH
-inline F32 fma(F32 a, F32 b, F32 c) {
-  return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
-}
+inline Register fma(Register a, Register b, Register c) { return _mm256_fmadd_ps(a, b, c); }
+inline F32 fma(F32 a, F32 b, F32 c) { return {fma(a.low, b.low, c.low), fma(a.high, b.high, c.high)}; }
 inline F32 round(F32 a) {
   constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   return {_mm256_round_ps(a.low, nearest), _mm256_round_ps(a.high, nearest)};
@@ -139,14 +170,12 @@ inline float largest(F32 v) {
 }
 inline I32 zero_int() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 inline I32 broadcast_int(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
-inline I32 broadcast_four_bytes(const void* p) {
-  int32_t value;
-  std::memcpy(&value, p, 4);
-  return broadcast_int(value);
+inline IntRegister load_int_register(const void* p) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
 }
 inline I32 load_int(const void* p) {
-  const auto* q = static_cast<const __m256i*>(p);
-  return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
+  const auto* q = static_cast<const uint8_t*>(p);
+  return {load_int_register(q), load_int_register(q + 32)};
 }
 inline void store_int(void* p, I32 v) {
   auto* q = static_cast<__m256i*>(p);
@@ -156,17 +185,15 @@ inline void store_int(void* p, I32 v) {
 inline I32 add_int(I32 a, I32 b) {
   return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)};
 }
-inline I32 shift_left(I32 v, int bits) {
-  return {_mm256_slli_epi32(v.low, bits), _mm256_slli_epi32(v.high, bits)};
+inline IntRegister shift_left(IntRegister v, int bits) { return _mm256_slli_epi32(v, bits); }
+inline I32 shift_left(I32 v, int bits) { return {shift_left(v.low, bits), shift_left(v.high, bits)}; }
+inline IntRegister shift_right(IntRegister v, int bits) { return _mm256_srli_epi32(v, bits); }
+inline IntRegister mask_bits(IntRegister v, int32_t bits) {
+  return _mm256_and_si256(v, _mm256_set1_epi32(bits));
 }
-inline I32 shift_right(I32 v, int bits) {
-  return {_mm256_srli_epi32(v.low, bits), _mm256_srli_epi32(v.high, bits)};
-}
-inline I32 mask_bits(I32 v, int32_t bits) {
-  const __m256i mask = _mm256_set1_epi32(bits);
-  return {_mm256_and_si256(v.low, mask), _mm256_and_si256(v.high, mask)};
-}
-inline F32 as_float(I32 v) { return {_mm256_castsi256_ps(v.low), _mm256_castsi256_ps(v.high)}; }
+inline I32 mask_bits(I32 v, int32_t bits) { return {mask_bits(v.low, bits), mask_bits(v.high, bits)}; }
+inline Register as_float(IntRegister v) { return _mm256_castsi256_ps(v); }
+inline F32 as_float(I32 v) { return {as_float(v.low), as_float(v.high)}; }
 inline F32 first_lanes(int count, F32 a, F32 b) {
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   const __m256i low = _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lanes);
@@ -174,31 +201,59 @@ inline F32 first_lanes(int count, F32 a, F32 b) {
   return {_mm256_blendv_ps(b.low, a.low, _mm256_castsi256_ps(low)),
           _mm256_blendv_ps(b.high, a.high, _mm256_castsi256_ps(high))};
 }
-inline F32 load_half(const uint16_t* p) {
-  const auto* q = reinterpret_cast<const __m128i*>(p);
-  return {_mm256_cvtph_ps(_mm_loadu_si128(q)), _mm256_cvtph_ps(_mm_loadu_si128(q + 1))};
+inline IntRegister broadcast_register_of_bytes(const void* p) {
+  int32_t value;
+  std::memcpy(&value, p, 4);
+  return _mm256_set1_epi32(value);
 }
-inline void store_bytes(uint8_t* p, I32 v) {
-  int32_t lanes[kLanes];
-  store_int(lanes, v);
-  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<uint8_t>(lanes[i]);
+inline I32 broadcast_four_bytes(const void* p) {
+  return {broadcast_register_of_bytes(p), broadcast_register_of_bytes(p)};
 }
-inline __m256i dot_bytes(__m256i sums, __m256i u, __m256i s) {
-  const __m256i low = _mm256_set1_epi16(0x00ff);
-  const __m256i even = _mm256_madd_epi16(
+inline IntRegister broadcast_words(int16_t x) { return _mm256_set1_epi16(x); }
+inline IntRegister add_words(IntRegister a, IntRegister b) { return _mm256_add_epi16(a, b); }
+// Two unsigned bytes of `u` times two signed ones of `s`, in each word; the sum must fit into it.
+inline IntRegister dot_bytes_in_words(IntRegister u, IntRegister s) { return _mm256_maddubs_epi16(u, s); }
+// Two signed words of `a` times two of `b`, in each lane.
+inline IntRegister dot_words(IntRegister a, IntRegister b) { return _mm256_madd_epi16(a, b); }
+// Has a sum made up now: compilers put additions off, and run out of registers for what waits.
+inline IntRegister settled(IntRegister sum) {
+  asm("" : "+x"(sum));
+  return sum;
+}
+inline Register load_half_register(const uint16_t* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+inline F32 load_half(const uint16_t* p) { return {load_half_register(p), load_half_register(p + 8)}; }
+inline IntRegister dot_bytes(IntRegister sums, IntRegister u, IntRegister s) {
+  const IntRegister low = _mm256_set1_epi16(0x00ff);
+  const IntRegister even = _mm256_madd_epi16(
       _mm256_and_si256(u, low), _mm256_srai_epi16(_mm256_slli_epi16(s, 8), 8));
-  const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(u, 8), _mm256_srai_epi16(s, 8));
+  const IntRegister odd = _mm256_madd_epi16(_mm256_srli_epi16(u, 8), _mm256_srai_epi16(s, 8));
   return _mm256_add_epi32(sums, _mm256_add_epi32(even, odd));
 }
 inline I32 dot_bytes(I32 sums, I32 u, I32 s) {
   return {dot_bytes(sums.low, u.low, s.low), dot_bytes(sums.high, u.high, s.high)};
 }
+inline void store_bytes(uint8_t* p, I32 v) {
+  // of eight lanes each, interleaved by fours
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(v.low, v.high), 0xd8);
+  const __m128i low = _mm256_castsi256_si128(words), high = _mm256_extracti128_si256(words, 1);
+  const __m128i mask = _mm_set1_epi16(0x00ff);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm_packus_epi16(_mm_and_si128(low, mask), _mm_and_si128(high, mask)));
+}
 
 #endif
 
 // The bfloat16 numbers in the lower, and in the upper, halves of all lanes.
-inline F32 low_half(I32 both) { return as_float(shift_left(both, 16)); }
-inline F32 high_half(I32 both) { return as_float(mask_bits(both, static_cast<int32_t>(0xffff0000))); }
+template <class Integers>
+inline auto low_half(Integers both) {
+  return as_float(shift_left(both, 16));
+}
+template <class Integers>
+inline auto high_half(Integers both) {
+  return as_float(mask_bits(both, static_cast<int32_t>(0xffff0000)));
+}
 
 // The first `count` values, zeros after them.
 inline F32 load_some(const float* p, int64_t count) {

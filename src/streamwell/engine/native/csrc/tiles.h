@@ -71,7 +71,7 @@ template <class Scheme, bool is_integer>
 struct Tiled : Scheme {
   using Sum = typename Scheme::Sum;
   static constexpr int max_rows = 2 * kTileRows;
-  static constexpr bool is_tiled = true;
+  static constexpr bool is_tiled = true, spreads = false;
 
   // sums[m][side] += tile times block, for `height` rows and both halves of a panel. `meanwhile` is
   // called with every 16 steps: the rest of the processor is idle while tiles are multiplied.
