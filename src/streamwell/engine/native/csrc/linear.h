@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "activation.h"
+#include "floats.h"
 #include "processor.h"
-#include "schemes.h"
 #include "tiles.h"
 
 namespace streamwell {

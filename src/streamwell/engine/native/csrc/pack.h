@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "schemes.h"
+#include "bytes.h"
 
 namespace streamwell {
 

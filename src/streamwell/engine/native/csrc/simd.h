@@ -29,7 +29,6 @@ template <int count, class Body>
 #if defined(__AVX512F__)
 
 constexpr int kRows = 14, kSums = 28;  // two weights and a broadcast fill the 32 registers
-constexpr int kInt8Rows = kRows, kInt4Rows = kRows;
 
 using F32 = __m512;
 using I32 = __m512i;
@@ -109,7 +108,6 @@ inline F32 dot_pairs(F32 sums, I32 a, I32 b) {
 #else  // AVX2 with FMA and F16C
 
 constexpr int kRows = 6, kSums = 12;  // of 16 registers
-constexpr int kInt8Rows = 3, kInt4Rows = 8;
 
 using Register = __m256;
 using IntRegister = __m256i;
@@ -201,20 +199,18 @@ inline F32 first_lanes(int count, F32 a, F32 b) {
   return {_mm256_blendv_ps(b.low, a.low, _mm256_castsi256_ps(low)),
           _mm256_blendv_ps(b.high, a.high, _mm256_castsi256_ps(high))};
 }
-inline IntRegister broadcast_register_of_bytes(const void* p) {
+inline IntRegister broadcast_four_bytes(const void* p) {
   int32_t value;
   std::memcpy(&value, p, 4);
   return _mm256_set1_epi32(value);
 }
-inline I32 broadcast_four_bytes(const void* p) {
-  return {broadcast_register_of_bytes(p), broadcast_register_of_bytes(p)};
-}
 inline IntRegister broadcast_words(int16_t x) { return _mm256_set1_epi16(x); }
 inline IntRegister add_words(IntRegister a, IntRegister b) { return _mm256_add_epi16(a, b); }
 // Two unsigned bytes of `u` times two signed ones of `s`, in each word; the sum must fit into it.
-inline IntRegister dot_bytes_in_words(IntRegister u, IntRegister s) { return _mm256_maddubs_epi16(u, s); }
+inline IntRegister dot_bytes(IntRegister u, IntRegister s) { return _mm256_maddubs_epi16(u, s); }
 // Two signed words of `a` times two of `b`, in each lane.
 inline IntRegister dot_words(IntRegister a, IntRegister b) { return _mm256_madd_epi16(a, b); }
+inline IntRegister add_int(IntRegister a, IntRegister b) { return _mm256_add_epi32(a, b); }
 // Has a sum made up now: compilers put additions off, and run out of registers for what waits.
 inline IntRegister settled(IntRegister sum) {
   asm("" : "+x"(sum));
@@ -224,16 +220,6 @@ inline Register load_half_register(const uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 inline F32 load_half(const uint16_t* p) { return {load_half_register(p), load_half_register(p + 8)}; }
-inline IntRegister dot_bytes(IntRegister sums, IntRegister u, IntRegister s) {
-  const IntRegister low = _mm256_set1_epi16(0x00ff);
-  const IntRegister even = _mm256_madd_epi16(
-      _mm256_and_si256(u, low), _mm256_srai_epi16(_mm256_slli_epi16(s, 8), 8));
-  const IntRegister odd = _mm256_madd_epi16(_mm256_srli_epi16(u, 8), _mm256_srai_epi16(s, 8));
-  return _mm256_add_epi32(sums, _mm256_add_epi32(even, odd));
-}
-inline I32 dot_bytes(I32 sums, I32 u, I32 s) {
-  return {dot_bytes(sums.low, u.low, s.low), dot_bytes(sums.high, u.high, s.high)};
-}
 inline void store_bytes(uint8_t* p, I32 v) {
   // of eight lanes each, interleaved by fours
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(v.low, v.high), 0xd8);
@@ -241,6 +227,18 @@ inline void store_bytes(uint8_t* p, I32 v) {
   const __m128i mask = _mm_set1_epi16(0x00ff);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
                    _mm_packus_epi16(_mm_and_si128(low, mask), _mm_and_si128(high, mask)));
+}
+// Of each four bytes the lower nibbles, then the higher ones.
+inline void store_nibbles(uint8_t* p, I32 v) {
+  alignas(16) uint8_t both[kLanes];
+  store_bytes(both, v);
+  const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(both));
+  const __m128i mask = _mm_set1_epi8(0x0f);
+  const __m128i low = _mm_and_si128(bytes, mask);
+  const __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), mask);
+  auto* out = reinterpret_cast<__m128i*>(p);
+  _mm_storeu_si128(out, _mm_unpacklo_epi32(low, high));
+  _mm_storeu_si128(out + 1, _mm_unpackhi_epi32(low, high));
 }
 
 #endif

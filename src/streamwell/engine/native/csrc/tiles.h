@@ -6,6 +6,7 @@
 #pragma once
 
 #include "bfloat16.h"
+#include "bytes.h"
 
 #if defined(__AMX_TILE__)
 #include <sys/syscall.h>

@@ -1,0 +1,242 @@
+// Weights and activations that are small whole numbers with scales.
+//
+// Sums over them are exact, so that all processors come to the same bits, each in its own way.
+#pragma once
+
+#include <cmath>
+
+#include "schemes.h"
+
+namespace streamwell {
+
+// Not a number if any of them is not finite: a poisoned row must not come out looking sound.
+inline float largest_magnitude(const float* x, int64_t k) {
+  F32 peak = zero(), poison = zero();
+  for (int64_t i = 0; i < k; i += kLanes) {
+    const F32 values = load_some(x + i, k - i);
+    peak = max(peak, max(values, sub(zero(), values)));
+    poison = fma(values, zero(), poison);
+  }
+  return largest(peak) + sum(poison);
+}
+
+// What 8-bit activations are multiplied by, and what gives them their size back.
+inline float inverse_scale(const float* x, int64_t k, float* scale) {
+  const float largest = largest_magnitude(x, k);
+  *scale = largest / 127.0f;
+  return largest > 0.0f ? 127.0f / largest : 0.0f;
+}
+
+inline F32 scaled(I32 sum, const Linear& linear, int64_t column, float row_scale) {
+  const F32 result =
+      fma(to_float(sum), load(linear.scales + column), load(linear.offsets + column));
+  return mul(result, broadcast(row_scale));
+}
+
+// Signed 8-bit weights with a scale per output, unsigned 8-bit activations with a scale per row and
+// a zero point of 128.
+#if defined(__AVX512F__)
+// As the processor's dot product wants them.
+template <class Order>
+struct Int8 {
+  using Sum = I32;
+  static constexpr int step = 4, x_bytes = 4, w_bytes = 4 * kPanel, max_rows = kRows;
+  static constexpr bool pack_whole_rows = true;  // they have a scale each
+  static constexpr bool is_tiled = false, spreads = false;
+
+  static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float* scale) {
+    const F32 inverse = broadcast(inverse_scale(x, k, scale));
+    for (int64_t i = 0; i < k; i += kLanes) {
+      uint8_t bytes[kLanes];
+      const I32 values = to_int(mul(load_some(x + i, k - i), inverse));
+      store_bytes(bytes, add_int(values, broadcast_int(128)));
+      Order::template put<4>(tile, i / step, m, height, bytes, (k - i + step - 1) / step);
+    }
+  }
+
+  template <int M>
+  static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
+                       I32 (&result)[M][2]) {
+    I32 sums[M][2];  // a copy that lives in registers
+    std::memcpy(&sums, &result, sizeof(sums));
+    for (int64_t i = 0; i < steps; ++i, x += 4 * M, w += w_bytes) {
+      if (ahead) fetch<w_bytes>(w + ahead);
+      const I32 low = load_int(w), high = load_int(w + 4 * kLanes);
+      for (int m = 0; m < M; ++m) {
+        const I32 value = broadcast_four_bytes(x + 4 * m);
+        sums[m][0] = dot_bytes(sums[m][0], value, low);
+        sums[m][1] = dot_bytes(sums[m][1], value, high);
+      }
+    }
+    std::memcpy(&result, &sums, sizeof(sums));
+  }
+
+  static F32 finish(I32 sum, const Linear& linear, int64_t column, float row_scale) {
+    return scaled(sum, linear, column, row_scale);
+  }
+};
+#else
+// Where the processor adds no products of bytes up in 32 bits: activations lie as nibbles, the lower
+// ones of four bytes before the higher ones. Sixteen of these times a weight add up to 16 bits.
+template <class Order>
+struct Int8 {
+  using Sum = I32;
+  static constexpr int step = 4, x_bytes = 8, w_bytes = 4 * kPanel, max_rows = 4;
+  static constexpr bool pack_whole_rows = true, is_tiled = false, spreads = true;
+
+  static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float* scale) {
+    const F32 inverse = broadcast(inverse_scale(x, k, scale));
+    for (int64_t i = 0; i < k; i += kLanes) {
+      uint8_t nibbles[2 * kLanes];
+      const I32 values = to_int(mul(load_some(x + i, k - i), inverse));
+      store_nibbles(nibbles, add_int(values, broadcast_int(128)));
+      for (int64_t j = 0; j < kLanes / step && i + j * step < k; ++j)
+        std::memcpy(tile + ((i / step + j) * height + m) * x_bytes, nibbles + j * x_bytes, x_bytes);
+    }
+  }
+
+  template <int M>
+  static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, Ahead ahead,
+                       I32 (&sums)[M][2]) {
+    constexpr int columns = 2 * kRegisters;
+    for (int64_t i = 0; i < steps; i += kSteps) {
+      const int64_t count = std::min(kSteps, steps - i);
+      for (int column = 0; column < columns; ++column)
+        multiply_column<M>(x, w, column / 2, column % 2, count,
+                           ahead.share(column, columns, count), sums);
+      x += count * x_bytes * M;
+      w += count * w_bytes;
+      ahead.from += count * (ahead.bytes - w_bytes);
+    }
+  }
+
+  static F32 finish(I32 sum, const Linear& linear, int64_t column, float row_scale) {
+    return scaled(sum, linear, column, row_scale);
+  }
+
+ private:
+  // Over so few steps that the sums fit.
+  static constexpr int64_t kSteps = 8;
+  static_assert(kSteps * 2 * 15 * 127 < 1 << 15);
+
+  template <int M>
+  static void multiply_column(const uint8_t* x, const uint8_t* w, int part, int side, int64_t steps,
+                              Ahead ahead, I32 (&sums)[M][2]) {
+    IntRegister low[M], high[M];
+    repeat<M>([&](int m) { low[m] = high[m] = IntRegister{}; });
+    const uint8_t* next = w + ahead.from;
+    w += 4 * (side * kLanes + part * kRegisterLanes);
+    for (int64_t i = 0; i < steps; ++i, x += x_bytes * M, w += w_bytes) {
+      ahead.fetch(next);
+      const IntRegister weights = load_int_register(w);
+      repeat<M>([&](int m) {
+        const uint8_t* words = x + m * x_bytes;
+        low[m] = add_words(low[m], dot_bytes(broadcast_four_bytes(words), weights));
+        high[m] = add_words(high[m], dot_bytes(broadcast_four_bytes(words + 4), weights));
+      });
+    }
+    repeat<M>([&](int m) {
+      IntRegister& sum = register_of(sums[m][side], part);
+      sum = add_int(sum, dot_words(low[m], broadcast_words(1)));
+      sum = add_int(sum, dot_words(high[m], broadcast_words(16)));
+    });
+  }
+};
+#endif
+
+// 4-bit weights in groups of 32 with a scale each (the layout is ours, the arithmetic that of
+// llama.cpp's Q4_0 on Q8_0); signed 8-bit activations, a scale per row and group. A group of a
+// panel is two halves of four vectors, low and high nibbles four steps of k apart, then the scales.
+struct Int4 {
+  using Sum = F32;
+  static constexpr int step = kGroup, x_bytes = kGroup + 8;
+  static constexpr int w_bytes = kGroup * kPanel / 2 + 2 * kPanel, max_rows = kRegisters > 1 ? 8 : kRows;
+  static constexpr bool pack_whole_rows = false, is_tiled = false, spreads = false;
+
+  static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {
+    for (int64_t i = 0; i < k; i += step, tile += x_bytes * height) {
+      const float largest = largest_magnitude(x + i, step);
+      const float scale = largest / 127.0f;
+      const F32 inverse = broadcast(largest > 0.0f ? 127.0f / largest : 0.0f);
+      F32 totals = zero();
+      for (int j = 0; j < step; j += kLanes) {
+        uint8_t bytes[kLanes];
+        const I32 values = to_int(mul(load(x + i + j), inverse));
+        store_bytes(bytes, values);
+        totals = add(totals, to_float(values));
+        for (int b = 0; b < kLanes; b += 4)
+          std::memcpy(tile + ((j + b) / 4 * height + m) * 4, bytes + b, 4);
+      }
+      auto* scales = reinterpret_cast<float*>(tile + step * height);
+      scales[m] = scale;
+      scales[height + m] = -8.0f * scale * sum(totals);
+    }
+  }
+
+  template <int M>
+  static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
+                       F32 (&sums)[M][2]) {
+    constexpr int half = 4 * 4 * kLanes;
+    for (int64_t i = 0; i < steps; ++i, x += x_bytes * M, w += w_bytes) {
+      if (ahead) fetch<w_bytes>(w + ahead);
+      const auto* scales = reinterpret_cast<const float*>(x + step * M);
+      const auto* weight_scales = reinterpret_cast<const uint16_t*>(w + 2 * half);
+      for (int side = 0; side < 2; ++side) {
+        I32 dots[M];
+        multiply_half<M>(x, w + side * half, dots);
+        const F32 weight_scale = load_half(weight_scales + side * kLanes);
+        for (int m = 0; m < M; ++m) {
+          const F32 dot = fma(to_float(dots[m]), broadcast(scales[m]), broadcast(scales[M + m]));
+          sums[m][side] = fma(dot, weight_scale, sums[m][side]);
+        }
+      }
+    }
+  }
+
+#if defined(__AVX512F__)
+  template <int M>
+  static void multiply_half(const uint8_t* x, const uint8_t* w, I32 (&result)[M]) {
+    I32 dots[M];  // lives in registers
+    for (int m = 0; m < M; ++m) dots[m] = zero_int();
+    for (int j = 0; j < 4; ++j, x += 4 * M, w += 4 * kLanes) {
+      const I32 both = load_int(w);
+      const I32 low = mask_bits(both, 0x0f0f0f0f);
+      const I32 high = mask_bits(shift_right(both, 4), 0x0f0f0f0f);
+      for (int m = 0; m < M; ++m) {
+        dots[m] = dot_bytes(dots[m], low, broadcast_four_bytes(x + 4 * m));
+        dots[m] = dot_bytes(dots[m], high, broadcast_four_bytes(x + 4 * m + 16 * M));
+      }
+    }
+    std::memcpy(&result, &dots, sizeof(dots));
+  }
+#else
+  // A nibble times a byte is small enough for sixteen of them to be added up in 16 bits.
+  template <int M>
+  static void multiply_half(const uint8_t* x, const uint8_t* w, I32 (&result)[M]) {
+    static_assert(kGroup / 2 * 15 * 127 < 1 << 15);
+    for (int part = 0; part < kRegisters; ++part) {
+      IntRegister dots[M];
+      repeat<M>([&](int m) { dots[m] = IntRegister{}; });
+      for (int j = 0; j < 4; ++j) {
+        const IntRegister both = load_int_register(w + 4 * (j * kLanes + part * kRegisterLanes));
+        const IntRegister low = mask_bits(both, 0x0f0f0f0f);
+        const IntRegister high = mask_bits(shift_right(both, 4), 0x0f0f0f0f);
+        repeat<M>([&](int m) {
+          const uint8_t* word = x + 4 * (j * M + m);
+          IntRegister sum = dots[m];
+          sum = settled(add_words(sum, dot_bytes(low, broadcast_four_bytes(word))));
+          word += 16 * M;
+          dots[m] = settled(add_words(sum, dot_bytes(high, broadcast_four_bytes(word))));
+        });
+      }
+      repeat<M>([&](int m) {
+        register_of(result[m], part) = dot_words(dots[m], broadcast_words(1));
+      });
+    }
+  }
+#endif
+
+  static F32 finish(F32 sum, const Linear&, int64_t, float) { return sum; }
+};
+
+}  // namespace streamwell
