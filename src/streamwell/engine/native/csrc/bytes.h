@@ -76,8 +76,8 @@ struct Int8 {
   }
 };
 #else
-// Where the processor adds no products of bytes up in 32 bits: activations lie as nibbles, the lower
-// ones of four bytes before the higher ones. Sixteen of these times a weight add up to 16 bits.
+// Where the processor adds no products of bytes up in 32 bits: weights become words while they are
+// multiplied, and activations lie as such, the first and third of four before the others.
 template <class Order>
 struct Int8 {
   using Sum = I32;
@@ -87,26 +87,28 @@ struct Int8 {
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float* scale) {
     const F32 inverse = broadcast(inverse_scale(x, k, scale));
     for (int64_t i = 0; i < k; i += kLanes) {
-      uint8_t nibbles[2 * kLanes];
+      uint8_t words[2 * kLanes];
       const I32 values = to_int(mul(load_some(x + i, k - i), inverse));
-      store_nibbles(nibbles, add_int(values, broadcast_int(128)));
+      store_word_pairs(words, add_int(values, broadcast_int(128)));
       for (int64_t j = 0; j < kLanes / step && i + j * step < k; ++j)
-        std::memcpy(tile + ((i / step + j) * height + m) * x_bytes, nibbles + j * x_bytes, x_bytes);
+        std::memcpy(tile + ((i / step + j) * height + m) * x_bytes, words + j * x_bytes, x_bytes);
     }
   }
 
   template <int M>
   static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, Ahead ahead,
                        I32 (&sums)[M][2]) {
-    constexpr int columns = 2 * kRegisters;
-    for (int64_t i = 0; i < steps; i += kSteps) {
-      const int64_t count = std::min(kSteps, steps - i);
-      for (int column = 0; column < columns; ++column)
-        multiply_column<M>(x, w, column / 2, column % 2, count,
-                           ahead.share(column, columns, count), sums);
-      x += count * x_bytes * M;
-      w += count * w_bytes;
-      ahead.from += count * (ahead.bytes - w_bytes);
+    if constexpr (M <= 2) {
+      multiply_columns<M, kRegisters>(x, w, 0, steps, ahead, sums);
+    } else {
+      for (int64_t i = 0; i < steps; i += kStepsNear) {
+        const int64_t count = std::min(kStepsNear, steps - i);
+        for (int part = 0; part < kRegisters; ++part)
+          multiply_columns<M, 1>(x, w, part, count, ahead.share(part, kRegisters, count), sums);
+        x += count * x_bytes * M;
+        w += count * w_bytes;
+        ahead.from += count * (ahead.bytes - w_bytes);
+      }
     }
   }
 
@@ -115,31 +117,40 @@ struct Int8 {
   }
 
  private:
-  // Over so few steps that the sums fit.
-  static constexpr int64_t kSteps = 8;
-  static_assert(kSteps * 2 * 15 * 127 < 1 << 15);
+  static constexpr int64_t kStepsNear = 64;
 
-  template <int M>
-  static void multiply_column(const uint8_t* x, const uint8_t* w, int part, int side, int64_t steps,
-                              Ahead ahead, I32 (&sums)[M][2]) {
-    IntRegister low[M], high[M];
-    repeat<M>([&](int m) { low[m] = high[m] = IntRegister{}; });
+  template <int M, int Parts>
+  static void multiply_columns(const uint8_t* x, const uint8_t* w, int first, int64_t steps,
+                               Ahead ahead, I32 (&result)[M][2]) {
+    IntRegister sums[M][Parts][2];
+    const auto each_sum = [&](auto body) {
+      repeat<M * Parts * 2>([&](int i) {
+        const int m = i / (Parts * 2), p = i / 2 % Parts, side = i % 2;
+        body(sums[m][p][side], register_of(result[m][side], first + p));
+      });
+    };
+    each_sum([](IntRegister& sum, IntRegister& before) { sum = before; });
     const uint8_t* next = w + ahead.from;
-    w += 4 * (side * kLanes + part * kRegisterLanes);
     for (int64_t i = 0; i < steps; ++i, x += x_bytes * M, w += w_bytes) {
       ahead.fetch(next);
-      const IntRegister weights = load_int_register(w);
-      repeat<M>([&](int m) {
-        const uint8_t* words = x + m * x_bytes;
-        low[m] = add_words(low[m], dot_bytes(broadcast_four_bytes(words), weights));
-        high[m] = add_words(high[m], dot_bytes(broadcast_four_bytes(words + 4), weights));
+      repeat<Parts>([&](int p) {
+        const uint8_t* columns = w + 4 * (first + p) * kRegisterLanes;
+        const IntRegister low = load_int_register(columns);
+        const IntRegister high = load_int_register(columns + 4 * kLanes);
+        const IntRegister even[2] = {even_bytes(low), even_bytes(high)};
+        const IntRegister odd[2] = {odd_bytes(low), odd_bytes(high)};
+        repeat<M>([&](int m) {
+          const IntRegister a = broadcast_four_bytes(x + m * x_bytes);
+          const IntRegister b = broadcast_four_bytes(x + m * x_bytes + 4);
+          repeat<2>([&](int side) {
+            IntRegister sum = sums[m][p][side];
+            sum = settled(add_int(sum, dot_words(a, even[side])));
+            sums[m][p][side] = settled(add_int(sum, dot_words(b, odd[side])));
+          });
+        });
       });
     }
-    repeat<M>([&](int m) {
-      IntRegister& sum = register_of(sums[m][side], part);
-      sum = add_int(sum, dot_words(low[m], broadcast_words(1)));
-      sum = add_int(sum, dot_words(high[m], broadcast_words(16)));
-    });
+    each_sum([](IntRegister& sum, IntRegister& after) { after = sum; });
   }
 };
 #endif

@@ -211,6 +211,9 @@ inline IntRegister dot_bytes(IntRegister u, IntRegister s) { return _mm256_maddu
 // Two signed words of `a` times two of `b`, in each lane.
 inline IntRegister dot_words(IntRegister a, IntRegister b) { return _mm256_madd_epi16(a, b); }
 inline IntRegister add_int(IntRegister a, IntRegister b) { return _mm256_add_epi32(a, b); }
+// The signed bytes at odd, and at even, places, as words.
+inline IntRegister odd_bytes(IntRegister v) { return _mm256_srai_epi16(v, 8); }
+inline IntRegister even_bytes(IntRegister v) { return odd_bytes(_mm256_slli_epi16(v, 8)); }
 // Has a sum made up now: compilers put additions off, and run out of registers for what waits.
 inline IntRegister settled(IntRegister sum) {
   asm("" : "+x"(sum));
@@ -228,17 +231,15 @@ inline void store_bytes(uint8_t* p, I32 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
                    _mm_packus_epi16(_mm_and_si128(low, mask), _mm_and_si128(high, mask)));
 }
-// Of each four bytes the lower nibbles, then the higher ones.
-inline void store_nibbles(uint8_t* p, I32 v) {
-  alignas(16) uint8_t both[kLanes];
-  store_bytes(both, v);
-  const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(both));
-  const __m128i mask = _mm_set1_epi8(0x0f);
-  const __m128i low = _mm_and_si128(bytes, mask);
-  const __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), mask);
-  auto* out = reinterpret_cast<__m128i*>(p);
-  _mm_storeu_si128(out, _mm_unpacklo_epi32(low, high));
-  _mm_storeu_si128(out + 1, _mm_unpackhi_epi32(low, high));
+// Of every four lanes the first and the third as words side by side, then the second and the fourth.
+inline void store_word_pairs(uint8_t* p, I32 v) {
+  for (int part = 0; part < kRegisters; ++part) {
+    const __m256i lanes = register_of(v, part);
+    const __m256i behind = _mm256_shuffle_epi32(lanes, _MM_SHUFFLE(3, 2, 3, 2));
+    const __m256i words = _mm256_or_si256(lanes, _mm256_slli_epi32(behind, 16));
+    const __m256i packed = _mm256_permute4x64_epi64(words, _MM_SHUFFLE(3, 1, 2, 0));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p) + part, _mm256_castsi256_si128(packed));
+  }
 }
 
 #endif
