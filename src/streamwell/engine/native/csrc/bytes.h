@@ -81,7 +81,7 @@ struct Int8 {
 template <class Order>
 struct Int8 {
   using Sum = I32;
-  static constexpr int step = 4, x_bytes = 8, w_bytes = 4 * kPanel, max_rows = 4;
+  static constexpr int step = 4, x_bytes = 8, w_bytes = 4 * kPanel, max_rows = 4, sums = 8;
   static constexpr bool pack_whole_rows = true, is_tiled = false, spreads = true;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float* scale) {
@@ -97,42 +97,17 @@ struct Int8 {
 
   template <int M>
   static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, Ahead ahead,
-                       I32 (&sums)[M][2]) {
-    if constexpr (M <= 2) {
-      multiply_columns<M, kRegisters>(x, w, 0, steps, ahead, sums);
-    } else {
-      for (int64_t i = 0; i < steps; i += kStepsNear) {
-        const int64_t count = std::min(kStepsNear, steps - i);
-        for (int part = 0; part < kRegisters; ++part)
-          multiply_columns<M, 1>(x, w, part, count, ahead.share(part, kRegisters, count), sums);
-        x += count * x_bytes * M;
-        w += count * w_bytes;
-        ahead.from += count * (ahead.bytes - w_bytes);
-      }
-    }
+                       I32 (&result)[M][2]) {
+    multiply_parts<Int8, M>(x, w, steps, ahead, result);
   }
-
-  static F32 finish(I32 sum, const Linear& linear, int64_t column, float row_scale) {
-    return scaled(sum, linear, column, row_scale);
-  }
-
- private:
-  static constexpr int64_t kStepsNear = 64;
 
   template <int M, int Parts>
   static void multiply_columns(const uint8_t* x, const uint8_t* w, int first, int64_t steps,
                                Ahead ahead, I32 (&result)[M][2]) {
-    IntRegister sums[M][Parts][2];
-    const auto each_sum = [&](auto body) {
-      repeat<M * Parts * 2>([&](int i) {
-        const int m = i / (Parts * 2), p = i / 2 % Parts, side = i % 2;
-        body(sums[m][p][side], register_of(result[m][side], first + p));
-      });
-    };
-    each_sum([](IntRegister& sum, IntRegister& before) { sum = before; });
-    const uint8_t* next = w + ahead.from;
+    Sums<I32, M, Parts> sums;
+    sums.load(result, first);
     for (int64_t i = 0; i < steps; ++i, x += x_bytes * M, w += w_bytes) {
-      ahead.fetch(next);
+      ahead.fetch();
       repeat<Parts>([&](int p) {
         const uint8_t* columns = w + 4 * (first + p) * kRegisterLanes;
         const IntRegister low = load_int_register(columns);
@@ -143,14 +118,18 @@ struct Int8 {
           const IntRegister a = broadcast_four_bytes(x + m * x_bytes);
           const IntRegister b = broadcast_four_bytes(x + m * x_bytes + 4);
           repeat<2>([&](int side) {
-            IntRegister sum = sums[m][p][side];
+            IntRegister sum = sums.at[m][p][side];
             sum = settled(add_int(sum, dot_words(a, even[side])));
-            sums[m][p][side] = settled(add_int(sum, dot_words(b, odd[side])));
+            sums.at[m][p][side] = settled(add_int(sum, dot_words(b, odd[side])));
           });
         });
       });
     }
-    each_sum([](IntRegister& sum, IntRegister& after) { after = sum; });
+    sums.store(result, first);
+  }
+
+  static F32 finish(I32 sum, const Linear& linear, int64_t column, float row_scale) {
+    return scaled(sum, linear, column, row_scale);
   }
 };
 #endif

@@ -14,6 +14,7 @@ template <class Weights>
 struct Floats {
   using Sum = F32;
   static constexpr int step = 1, x_bytes = 4, w_bytes = Weights::bytes, max_rows = kRows;
+  static constexpr int sums = kSums;
   static constexpr bool pack_whole_rows = false, is_tiled = false, spreads = true;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {
@@ -23,53 +24,32 @@ struct Floats {
 
   template <int M>
   static void multiply(const uint8_t* tile, const uint8_t* w, int64_t steps, Ahead ahead,
-                       F32 (&sums)[M][2]) {
-    if constexpr (2 * M * kRegisters <= kSums) {
-      multiply_columns<M, kRegisters>(tile, w, 0, steps, ahead, sums);
-    } else {  // one part of the columns after the other, while the weights are in the first cache
-      for (int64_t i = 0; i < steps; i += kStepsNear) {
-        const int64_t count = std::min(kStepsNear, steps - i);
-        for (int part = 0; part < kRegisters; ++part)
-          multiply_columns<M, 1>(tile, w, part, count, ahead.share(part, kRegisters, count), sums);
-        tile += count * x_bytes * M;
-        w += count * w_bytes;
-        ahead.from += count * (ahead.bytes - w_bytes);
-      }
-    }
+                       F32 (&result)[M][2]) {
+    multiply_parts<Floats, M>(tile, w, steps, ahead, result);
   }
 
-  // Over `Parts` of the registers that sixteen columns take, from one on.
   template <int M, int Parts>
   static void multiply_columns(const uint8_t* tile, const uint8_t* w, int first, int64_t steps,
                                Ahead ahead, F32 (&result)[M][2]) {
-    Register sums[M][Parts][2];
-    const auto each_sum = [&](auto body) {
-      repeat<M * Parts * 2>([&](int i) {
-        const int m = i / (Parts * 2), p = i / 2 % Parts, side = i % 2;
-        body(sums[m][p][side], register_of(result[m][side], first + p));
-      });
-    };
-    each_sum([](Register& sum, Register& before) { sum = before; });
+    Sums<F32, M, Parts> sums;
+    sums.load(result, first);
     const auto* x = reinterpret_cast<const float*>(tile);
-    const uint8_t* next = w + ahead.from;
     for (int64_t i = 0; i < steps; ++i, x += M, w += w_bytes) {
-      ahead.fetch(next);
+      ahead.fetch();
       repeat<Parts>([&](int p) {
         const Columns columns = Weights::load(w, first + p);
         repeat<M>([&](int m) {
           const Register value = broadcast_register(x[m]);
-          sums[m][p][0] = fma(value, columns.low, sums[m][p][0]);
-          sums[m][p][1] = fma(value, columns.high, sums[m][p][1]);
+          Register(&pair)[2] = sums.at[m][p];
+          pair[0] = fma(value, columns.low, pair[0]);
+          pair[1] = fma(value, columns.high, pair[1]);
         });
       });
     }
-    each_sum([](Register& sum, Register& after) { after = sum; });
+    sums.store(result, first);
   }
 
   static F32 finish(F32 sum, const Linear&, int64_t, float) { return sum; }
-
- private:
-  static constexpr int64_t kStepsNear = 128;
 };
 
 struct Float32Weights {

@@ -95,8 +95,8 @@ class Multiplication {
   // With few rows Zen 4 does, and better than it is told to; Zen 3 and Emerald Rapids never do.
   static constexpr int64_t kFewRows = kRegisters > 1 ? 0 : 4, kBytesAhead = 8 << 10;
   static constexpr int64_t kFetchingTiles = kRegisters > 1 ? 4 : 1;
-  // As few tiles as these meet a block while it is in the first cache, so that memory is read on and on.
-  static constexpr int64_t kFewTiles = 3, kNearBytes = 8 << 10;
+  // So few tiles meet a block while it is in the first cache, and memory is read without leaps.
+  static constexpr int64_t kFewTiles = 3;
 
   bool fetches_by_itself() const { return tiles_.rows <= kFewRows && !is_intel(); }
 
@@ -185,7 +185,8 @@ class Multiplication {
     const int64_t sharing = Scheme::spreads ? std::min<int64_t>(tiles, kFetchingTiles) : 1;
     const int64_t from = index < sharing ? bytes_ahead(group, panel, step, count) : 0;
     if constexpr (Scheme::spreads) {
-      return from ? Ahead{from, Scheme::w_bytes}.share(index, sharing, count) : Ahead();
+      const Ahead whole = {block_at(panel, step) + from, Scheme::w_bytes};
+      return from ? whole.share(index, sharing, count) : Ahead();
     } else {
       return from;
     }

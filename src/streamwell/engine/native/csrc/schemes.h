@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "simd.h"
 
@@ -57,17 +58,18 @@ inline int64_t panel_bytes(int32_t kind, int64_t k) {
 // A scheme says how weights and activations of one kind lie in memory and are multiplied. A step is
 // the least number of ks that are computed together; each step of a panel takes `w_bytes`, and each
 // step of one row of activations `x_bytes`. Within a tile all rows of a step lie together. While a
-// tile is multiplied, the weights `ahead` bytes further on are fetched from memory, unless that is 0.
-// A scheme that `spreads` fetching is told which share of it is its own.
+// tile is multiplied, the weights `ahead` bytes further on are fetched from memory, unless that is 0;
+// a scheme that `spreads` fetching is told which lines are its share.
 
 template <int bytes>
 inline void fetch(const uint8_t* p) {
   for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T1);
 }
 
-// Bytes to fetch with each step, from so far ahead of a tile's weights on; or none.
+// What to fetch while a tile is multiplied: so many bytes with each step, or none.
 struct Ahead {
-  int64_t from = 0, bytes = 0;
+  const uint8_t* from = nullptr;
+  int64_t bytes = 0;
 
   // The share of one of so many that fetch in turn, over so many steps each.
   Ahead share(int64_t index, int64_t count, int64_t steps) const {
@@ -75,11 +77,11 @@ struct Ahead {
   }
 
   // A step's lines, two at most.
-  void fetch(const uint8_t*& next) const {
+  void fetch() {
     if (!bytes) return;
-    streamwell::fetch<64>(next);
-    if (bytes > 64) streamwell::fetch<64>(next + 64);
-    next += bytes;
+    streamwell::fetch<64>(from);
+    if (bytes > 64) streamwell::fetch<64>(from + 64);
+    from += bytes;
   }
 };
 
@@ -100,5 +102,52 @@ struct SideBySide {
 };
 
 constexpr int kRegisterLanes = kLanes / kRegisters;
+// Weights that stay in the first cache while they meet some rows.
+constexpr int64_t kNearBytes = 8 << 10;
+
+// Sums of a tile for `Parts` of the registers that sixteen columns take, on their way through `result`.
+template <class Sixteen, int M, int Parts>
+struct Sums {
+  using One = std::remove_reference_t<decltype(register_of(std::declval<Sixteen&>(), 0))>;
+  One at[M][Parts][2];
+
+  [[gnu::always_inline]] void load(Sixteen (&result)[M][2], int first) {
+    each([&](One& sum, int m, int p, int side) { sum = register_of(result[m][side], first + p); });
+  }
+
+  [[gnu::always_inline]] void store(Sixteen (&result)[M][2], int first) {
+    each([&](One& sum, int m, int p, int side) { register_of(result[m][side], first + p) = sum; });
+  }
+
+ private:
+  template <class Body>
+  [[gnu::always_inline]] void each(Body body) {
+    repeat<M * Parts * 2>([&](int i) {
+      const int m = i / (Parts * 2), p = i / 2 % Parts, side = i % 2;
+      body(at[m][p][side], m, p, side);
+    });
+  }
+};
+
+// A tile times a panel with all of its columns at once, where their sums fit into the registers; else
+// with one part of them after the other, over so few steps that the weights are still near.
+template <class Scheme, int M, class Result>
+inline void multiply_parts(const uint8_t* tile, const uint8_t* w, int64_t steps, Ahead ahead,
+                           Result& sums) {
+  if constexpr (2 * M * kRegisters <= Scheme::sums) {
+    Scheme::template multiply_columns<M, kRegisters>(tile, w, 0, steps, ahead, sums);
+  } else {
+    constexpr int64_t most = kNearBytes / Scheme::w_bytes;
+    for (int64_t i = 0; i < steps; i += most) {
+      const int64_t count = std::min(most, steps - i);
+      for (int part = 0; part < kRegisters; ++part)
+        Scheme::template multiply_columns<M, 1>(tile, w, part, count,
+                                                ahead.share(part, kRegisters, count), sums);
+      tile += count * Scheme::x_bytes * M;
+      w += count * Scheme::w_bytes;
+      ahead.from += count * ahead.bytes;
+    }
+  }
+}
 
 }  // namespace streamwell
