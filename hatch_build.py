@@ -18,7 +18,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NATIVE = Path("src/streamwell/engine/native")
-# two of the warnings left out come from the compiler's own headers, one from any vector in a template
+# those left out: two come from the compiler's own headers, one from any vector in a template
 WARNINGS = "-Wall -Wextra -Wno-uninitialized -Wno-maybe-uninitialized -Wno-ignored-attributes"
 # contraction is left to the code, so that all variants round alike
 COMMON = f"-O3 -std=c++17 -fPIC -fopenmp -fno-math-errno -ffp-contract=off {WARNINGS}"
