@@ -25,6 +25,8 @@ pytestmark = [
 UP_S = 4 * START_TIMEOUT_S
 FLAGS = ("--engine", "vllm", "--dtype", "float32", "--kv-cache-mib", "64", "--num-threads", "1")
 LONG = {"prompt": "Once upon a time", "max_tokens": 300, "ignore_eos": True, "temperature": 0}
+#: Not over before somebody who has read its beginning has done something about it.
+LONGER = LONG | {"max_tokens": 900}
 NUM_STREAMS = 4
 
 
@@ -110,14 +112,14 @@ def test_a_reader_that_leaves_frees_its_place(server: ServerProcess) -> None:
 def test_a_killed_engine_core_costs_a_pause(server: ServerProcess) -> None:
     """Live streams and a waiting answer go on with the next vLLM; no token lost or repeated."""
     eventually(server.is_idle, "others are done")
-    alone = server.text(LONG)
+    alone = server.text(LONGER)
     core = _engine_core(server)
     texts: dict[int, str] = {}
     seqs: dict[int, list[int]] = {}
     begun = threading.Barrier(NUM_STREAMS + 1, timeout=DEADLINE_S)
 
     def follow(number: int) -> None:
-        with server.stream(LONG) as stream:
+        with server.stream(LONGER) as stream:
             frames = [next(stream) for _ in range(3)]
             begun.wait()
             frames += stream
