@@ -140,14 +140,14 @@ struct Int8 {
 struct Int4 {
   using Sum = F32;
   static constexpr int step = kGroup, x_bytes = kGroup + 8;
-  static constexpr int w_bytes = kGroup * kPanel / 2 + 2 * kPanel, max_rows = kRegisters > 1 ? 8 : kRows;
+  static constexpr int w_bytes = kGroup * kPanel / 2 + 2 * kPanel;
+  static constexpr int max_rows = kRegisters > 1 ? 8 : kRows;
   static constexpr bool pack_whole_rows = false, is_tiled = false, spreads = false;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {
     for (int64_t i = 0; i < k; i += step, tile += x_bytes * height) {
-      const float largest = largest_magnitude(x + i, step);
-      const float scale = largest / 127.0f;
-      const F32 inverse = broadcast(largest > 0.0f ? 127.0f / largest : 0.0f);
+      float scale;
+      const F32 inverse = broadcast(inverse_scale(x + i, step, &scale));
       F32 totals = zero();
       for (int j = 0; j < step; j += kLanes) {
         uint8_t bytes[kLanes];
