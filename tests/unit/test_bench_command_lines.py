@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def test_the_benchmark_takes_the_line(line: str, monkeypatch: pytest.MonkeyPatch
         read(parser, arguments)
         raise _Understood
 
-    name, *flags = line.split()
+    name, *flags = shlex.split(line)
     module = importlib.import_module(f"{name}.__main__" if name == "bench.peers" else name)
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", only_read)
     monkeypatch.setattr(sys, "argv", [name, *flags])
