@@ -26,6 +26,7 @@ from training.brooklet.batches import IGNORED, LONGEST, SHAPES, TOKENS, Row, Ste
 from training.brooklet.cases import make_cases
 from training.brooklet.corpus import Conversation, conversation
 from training.brooklet.evaluate import wire_messages
+from training.brooklet.muon import Muon
 from training.brooklet.themes import SECOND_ROUND, mix_at
 from training.brooklet.tokenizer import TURN_END, encode_conversation, render
 from training.brooklet.train import LATER_PEAK, THIRD_ROUND, Optimizer, mean_model, rate_at
@@ -215,6 +216,31 @@ def test_a_resumed_run_takes_the_steps_of_an_unbroken_one(
     step(resumed, other, 3)
     for one, same in zip(unbroken.parameters(), resumed.parameters(), strict=True):
         assert one.equal(same)
+
+
+@pytest.mark.parametrize("is_fast", [1, 0])
+def test_matrices_are_updated_as_by_the_library(
+    is_fast: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two steps end where PyTorch's end, to the rounding of bfloat16, whichever type computes."""
+    helper = SimpleNamespace(sw_has_fast_pairs=lambda: is_fast)
+    monkeypatch.setattr(trainer.library, "best", lambda: helper)
+    torch.manual_seed(1)
+    ours = [torch.nn.Parameter(torch.randn(shape)) for shape in ((8, 24), (24, 8), (16, 16))]
+    theirs = copy.deepcopy(ours)
+    settings = {"lr": 0.1, "weight_decay": 0.05}
+    optimizers = (
+        Muon(ours, **settings),
+        torch.optim.Muon(theirs, **settings, adjust_lr_fn="match_rms_adamw"),
+    )
+    for _ in range(2):
+        for one, other in zip(ours, theirs, strict=True):
+            one.grad = torch.randn_like(one)
+            other.grad = one.grad.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+
+    torch.testing.assert_close(ours, theirs, atol=0.01, rtol=0.0)
 
 
 @pytest.mark.parametrize(("is_fast", "computing"), [(1, torch.bfloat16), (0, torch.float32)])

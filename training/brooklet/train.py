@@ -28,6 +28,7 @@ from transformers import (
 
 from training.brooklet import packed_attention
 from training.brooklet.batches import IGNORED, Batch, Steps
+from training.brooklet.muon import Muon
 from training.brooklet.themes import SECOND_ROUND
 from training.brooklet.tokenizer import CONTEXT_LENGTH, build_tokenizer
 from training.loss_curve import LossCurve
@@ -137,10 +138,9 @@ class Optimizer:
         rest = [weight for weight in model.parameters() if id(weight) not in in_layers]
         self._muon = ZeroRedundancyOptimizer(
             layers,
-            torch.optim.Muon,
+            Muon,
             lr=PEAK_RATE,
             weight_decay=0.05,
-            adjust_lr_fn="match_rms_adamw",
         )
         adamw = torch.optim.AdamW(rest, lr=PEAK_RATE, weight_decay=0.0, betas=(0.9, 0.98))
         self.parts: list[torch.optim.Optimizer] = [self._muon, adamw]
