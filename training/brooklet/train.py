@@ -28,10 +28,10 @@ from transformers import (
 
 from training.brooklet import packed_attention
 from training.brooklet.batches import IGNORED, Batch, Steps
-from training.brooklet.muon import Muon
 from training.brooklet.themes import SECOND_ROUND
 from training.brooklet.tokenizer import CONTEXT_LENGTH, build_tokenizer
 from training.loss_curve import LossCurve
+from training.muon import Muon
 from training.trainer import (
     Checkpoint,
     export,
@@ -141,6 +141,7 @@ class Optimizer:
             Muon,
             lr=PEAK_RATE,
             weight_decay=0.05,
+            is_like_adamw=True,
         )
         adamw = torch.optim.AdamW(rest, lr=PEAK_RATE, weight_decay=0.0, betas=(0.9, 0.98))
         self.parts: list[torch.optim.Optimizer] = [self._muon, adamw]

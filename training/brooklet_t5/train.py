@@ -19,6 +19,7 @@ from training.brooklet_t5.batches import IGNORED, Batch, batches_of_step
 from training.brooklet_t5.model import ARTEFACTS, generation_config, make_model
 from training.brooklet_t5.tokenizer import build_tokenizer
 from training.loss_curve import LossCurve
+from training.muon import Muon
 from training.trainer import (
     Checkpoint,
     export,
@@ -54,7 +55,7 @@ def make_optimizers(model: T5ForConditionalGeneration) -> list[torch.optim.Optim
         return [{"params": weights, "lr": rate} for rate, weights in by_rate.items()]
 
     return [
-        torch.optim.Muon(groups(matrices), weight_decay=0.01),
+        Muon(groups(matrices), weight_decay=0.01),
         torch.optim.AdamW(groups(others), weight_decay=0.0, betas=(0.9, 0.98), fused=True),
     ]
 
