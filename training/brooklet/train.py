@@ -141,7 +141,7 @@ class Optimizer:
             Muon,
             lr=PEAK_RATE,
             weight_decay=0.05,
-            is_like_adamw=True,
+            adjust_lr_fn="match_rms_adamw",
         )
         adamw = torch.optim.AdamW(rest, lr=PEAK_RATE, weight_decay=0.0, betas=(0.9, 0.98))
         self.parts: list[torch.optim.Optimizer] = [self._muon, adamw]
