@@ -82,8 +82,8 @@ class Bench:
         for seq in seqs:
             self.scheduler.add(seq)
 
-    def plan(self) -> Step:
-        step = self.scheduler.schedule()
+    def plan(self, prefill_limit: int | None = None) -> Step:
+        step = self.scheduler.schedule(prefill_limit)
         assert step is not None
         self.scheduler.check_integrity()
         return step if self.drafter is None else self.drafter.fill(step)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from scheduler_bench import Bench, a_seq, shape_of
 
+from streamwell.engine.pace import LEAST_TOKENS
+
 BUDGET = 256
 
 
@@ -40,6 +42,19 @@ def test_a_short_prompt_does_not_wait_for_long_ones(num_long: int, num_decodes: 
     bench.scheduler.add(a_seq("short", 10))
 
     assert 1 == steps_until(bench, "short")
+
+
+def test_at_the_least_pace_a_short_prompt_waits_three_steps() -> None:
+    """However slow prompts are, one of ten tokens beside a long one answers in the third step."""
+    bench = roomy()
+    bench.scheduler.add(a_seq("stream", 4, max_tokens=1000))
+    bench.step()
+    bench.scheduler.add(a_seq("long", 8000))
+    bench.scheduler.add(a_seq("short", 10))
+    steps = [bench.finish(bench.plan(LEAST_TOKENS)) for _ in range(3)]
+
+    answered = ["short" in {output.request_id for output in step} for step in steps]
+    assert [False, False, True] == answered
 
 
 def test_short_prompts_cost_a_long_one_half_of_its_steps_at_most() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 #: Until both times are known, and at the least ever: beside a long prompt, which has half of them,
 #: one of ten tokens still gets its first in three steps.
-FIRST_TOKENS, LEAST_TOKENS = 64, 10
+FIRST_TOKENS, LEAST_TOKENS = 64, 8
 #: How much the last step weighs in what is remembered: what costs more is believed at once, since
 #: tokens late in a long prompt cost more than the first.
 _WEIGHT_UP, _WEIGHT_DOWN = 0.5, 0.1
