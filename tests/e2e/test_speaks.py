@@ -102,14 +102,24 @@ def test_a_long_answer_streams_to_its_end(brooklet: ServerProcess) -> None:
     [
         ("Count from 3 to 7", "3, 4, 5, 6, 7."),
         ("Count from 7 to 3", "7, 6, 5, 4, 3."),
-        ("Count from 66 to 71.", "66, 67, 68, 69, 70, 71."),
-        ("Can you count from 21 to 18?", "21, 20, 19, 18."),
+        (
+            "Count from 66 to 71.",
+            "6 and 7: 6 < 7, so 66 < 71. Up: 66, 67, 68, 69, 70, 71.",
+        ),
+        (
+            "Can you count from 164 to 161?",
+            "1 and 1, 6 and 6, 4 and 1: 4 > 1, so 164 > 161. Down: 164, 163, 162, 161.",
+        ),
+        ("Count down from 21 to 18.", "21, 20, 19, 18."),
     ],
 )
 def test_it_counts_up_or_down_as_the_numbers_say(
     brooklet: ServerProcess, question: str, counted: str
 ) -> None:
-    """Without a word for the direction, a count goes from the first number to the second."""
+    """Without a word for the direction, a count goes from the first number to the second.
+
+    Where that has to be worked out, the reply says why first.
+    """
     assert counted == answer(brooklet, asks(question))["content"]
 
 

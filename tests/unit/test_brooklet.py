@@ -93,8 +93,8 @@ def test_a_difference_below_zero_is_declined() -> None:
 
 
 def without_marks(count: str) -> str:
-    """What is left of a count without what it says of how far it is."""
-    return re.sub(r" \(.*\)", "", count)
+    """What is left of a count without what it says of its way and of how far it is."""
+    return re.sub(r"^.*(Up|Down): | \(.*\)", "", count)
 
 
 @pytest.mark.parametrize(("theme", "step"), [(count_up, 1), (count_down, -1)])

@@ -44,8 +44,9 @@ from training.trainer import (
 
 PEAK_RATE = 3e-3
 COOL_DOWN = 0.35  # of the first round's steps
-THIRD_ROUND = 5700  # the step that begins it
-LATER_PEAK = 0.5  # of the peak rate: where the fall of a later round would begin
+#: The steps that begin the later rounds; where the fall of each would begin, of the peak rate.
+LATER_ROUNDS = {SECOND_ROUND: 0.5, 7300: 0.5}
+LAST_ROUND = max(LATER_ROUNDS)
 ARTEFACTS = Path(__file__).resolve().parents[2] / "src/streamwell/models/brooklet"
 
 
@@ -73,14 +74,14 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
 def rate_at(step: int, steps: int) -> float:
     """The share of the peak rate in a step of a run of so many.
 
-    When the first round has cooled down, a second one rises and falls at once, in a straight line
-    that would begin at half of the rate, and then a third one: warm restarts
-    (https://arxiv.org/abs/1608.03983).
+    When the first round has cooled down, later ones rise and fall at once, each in a straight line:
+    warm restarts (https://arxiv.org/abs/1608.03983).
     """
+    end = min((begin for begin in LATER_ROUNDS if begin > step), default=steps)
     if step < SECOND_ROUND:
-        return rate_share(step, min(steps, SECOND_ROUND), COOL_DOWN)
-    begin, end = (THIRD_ROUND, steps) if step >= THIRD_ROUND else (SECOND_ROUND, THIRD_ROUND)
-    return LATER_PEAK * rate_share(step - begin, min(steps, end) - begin, 1.0)
+        return rate_share(step, min(steps, end), COOL_DOWN)
+    begin = max(begin for begin in LATER_ROUNDS if begin <= step)
+    return LATER_ROUNDS[begin] * rate_share(step - begin, min(steps, end) - begin, 1.0)
 
 
 def loss_sum(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
@@ -113,8 +114,8 @@ def mean_model(model: LlamaForCausalLM, weights: Path) -> LlamaForCausalLM:
 def keep(run: Run, curve: LossCurve, output: Path) -> None:
     """Save what is needed to go on, and the model as it is now."""
     run.checkpoint.save(run.step)
-    if run.step == THIRD_ROUND:
-        save_model(run.model, str(run.second_round))
+    if run.step == LAST_ROUND:
+        save_model(run.model, str(run.before_last))
     curve.save()
     generation = GenerationConfig(
         do_sample=True,
@@ -176,15 +177,15 @@ class Run:
         self.optimizer = Optimizer(self.model)
         self.checkpoint = Checkpoint(work, self.model, self.optimizer.parts)
         self.step = self.checkpoint.load()
-        #: The weights with which the second round ended.
-        self.second_round = work / "second_round.safetensors"
+        #: The weights that the last round begins with.
+        self.before_last = work / "before_last.safetensors"
 
     @property
     def published(self) -> LlamaForCausalLM:
-        """The model as it is now; in the third round the mean of it and the second round's end."""
-        if self.step <= THIRD_ROUND:
+        """The model as it is now; in the last round the mean of it and of what that began with."""
+        if self.step <= LAST_ROUND:
             return self.model
-        return mean_model(self.model, self.second_round)
+        return mean_model(self.model, self.before_last)
 
     def batches(self, steps: int) -> Iterable[list[Batch]]:
         """Generate what is left of so many steps, ahead of time in a process beside this one."""
@@ -230,7 +231,7 @@ def main() -> None:
     texts are drawn and sums made in another order, which gives other weights.
     """
     arguments = parse_arguments(
-        __doc__.splitlines()[0], steps=6300, work="build/brooklet", output=ARTEFACTS
+        __doc__.splitlines()[0], steps=8400, work="build/brooklet", output=ARTEFACTS
     )
     prepare(threads=1)
     dist.init_process_group("gloo")
@@ -246,7 +247,7 @@ def main() -> None:
             curve.add(run.advance(batches, arguments.steps))
             bar.set_postfix(loss=f"{curve.mean:.3f}", refresh=False)
             bar.update()
-            if run.step % arguments.save_every == 0 or run.step == THIRD_ROUND:
+            if run.step % arguments.save_every == 0 or run.step == LAST_ROUND:
                 run.optimizer.gather()
                 if is_first:
                     keep(run, curve, arguments.output)

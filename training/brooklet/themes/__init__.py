@@ -39,7 +39,7 @@ WEIGHTS: dict[Theme, float] = {
     numbers.below_zero: 4,
     numbers.multiply: 7,
     numbers.too_hard: 3,
-    numbers.compare: 6,
+    numbers.compare: 12,
     numbers.even_or_odd: 3,
     words.spell: 14,
     words.spell_backwards: 8,
@@ -101,7 +101,7 @@ SUMS = (numbers.add, numbers.subtract, numbers.sum_in_words, numbers.multiply, n
 
 WEIGHTS |= dict.fromkeys(TELL, 2.0) | dict.fromkeys(ASK, 3.0)
 WEIGHTS |= {memory.tell_name: 8, memory.ask_name: 12, memory.ask_never_told: 2}
-#: What is asked for by the evaluator; the last of them are taught from the second round on.
+#: What is asked for by the evaluator; the last of them are taught only later.
 THEMES = (
     *WEIGHTS,
     counting.count_either_way,
@@ -130,9 +130,11 @@ _SECOND = Mix(
     | dict.fromkeys(TELL, 1.2)
     | dict.fromkeys(ASK, 2.0)
     | {
-        smalltalk.smalltalk: 8,
+        smalltalk.smalltalk: 10,
         counting.count_up: 11,
         counting.count_down: 11,
+        counting.count_either_way: 6,
+        drills.count_up: 5,
         counting.count_far: 0.8,
         counting.too_far: 2,
         numbers.subtract: 24,
@@ -140,6 +142,7 @@ _SECOND = Mix(
         numbers.multiply: 9,
         numbers.compare: 20,
         words.spell: 18,
+        words.spell_joined: 8,
         words.spell_backwards: 13,
         words.letter_of: 15,
         words.count_letters: 8,
@@ -160,18 +163,25 @@ _SECOND = Mix(
 _THIRD = Mix(
     {
         **_SECOND.themes,
-        smalltalk.smalltalk: 10,
+        smalltalk.smalltalk: 12,
         counting.count_up: 20,
         counting.count_down: 18,
+        counting.count_either_way: 12,
+        drills.count_up: 12,
+        drills.count_far: 1.5,
         counting.count_far: 3,
         counting.count_by: 10,
         numbers.add: 14,
         numbers.subtract: 16,
         numbers.below_zero: 9,
+        drills.subtract: 5,
+        drills.below_zero: 5,
         numbers.compare: 18,
         words.letter_of: 20,
         words.spell: 20,
-        words.occurrences: 18,
+        words.spell_joined: 20,
+        words.spell_backwards: 16,
+        words.occurrences: 24,
         tongues.emoji: 7,
         words.echo: 24,
         valley.valley: 16,
@@ -192,12 +202,13 @@ _THIRD = Mix(
 _FOURTH = Mix(
     {
         **_THIRD.themes,
-        smalltalk.smalltalk: 16,
+        smalltalk.smalltalk: 22,
         counting.count_down: 20,
-        counting.count_far: 3,
-        counting.count_by: 22,
-        counting.count_either_way: 75,
-        drills.count_far: 2,
+        counting.count_far: 4,
+        counting.count_by: 26,
+        counting.count_either_way: 40,
+        drills.count_far: 3,
+        drills.count_up: 14,
         drills.number_neighbour: 10,
         drills.add: 7,
         drills.subtract: 10,
@@ -205,8 +216,8 @@ _FOURTH = Mix(
         numbers.add: 16,
         numbers.subtract: 16,
         numbers.below_zero: 12,
-        numbers.compare: 12,
-        words.spell_joined: 26,
+        numbers.compare: 18,
+        words.spell_joined: 45,
         words.letter_of: 24,
         words.count_letters: 16,
         words.occurrences: 32,
@@ -218,6 +229,8 @@ _FOURTH = Mix(
         structured.boolean_json: 12,
         structured.text_first_json: 16,
         structured.list_json: 11,
+        words.spell_backwards: 18,
+        unknown.unknown: 22,
     },
     tools=0.34,
     manners=0.22,
@@ -226,7 +239,7 @@ _FOURTH = Mix(
     names=0.22,
 )
 #: The step of the training that its second round begins with.
-SECOND_ROUND = 4700
+SECOND_ROUND = 6000
 #: By the step of the training that each begins with.
 MIXES = {0: _FIRST, 1000: _SECOND, 2200: _THIRD, SECOND_ROUND: _FOURTH}
 

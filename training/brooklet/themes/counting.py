@@ -3,15 +3,18 @@
 What goes wrong is mostly a start or an end copied badly, a turn at a hundred, and an end far away,
 so ranges are drawn to cross tens and hundreds and to end anywhere. Who counts far says how far at
 every ten, and that the last line begins where only the ones are missing: hundreds, tens and ones
-are then compared one after the other, and with an end that stands beside them.
+are then compared one after the other, and with an end that stands beside them. Where only the
+numbers tell whether it is up or down, the reply says first which is larger.
 """
 
 from __future__ import annotations
 
+import re
 from random import Random
 
 from training.brooklet.exchange import Exchange, Facts
 from training.brooklet.text import listed
+from training.brooklet.themes.numbers import compared
 
 LARGEST_NUMBER = 999  # of short counts and of neighbours
 LONGEST_COUNT = 200  # of usual counts from one
@@ -33,7 +36,6 @@ UP = (
     "Say the numbers from {a} to {b}",
     "Count all numbers from {a} to {b}",
 )
-EITHER_WAY = tuple(form for form in UP if " up " not in form)
 FROM_ONE = (
     "Count to {b}",
     "Count up to {b}",
@@ -56,6 +58,8 @@ DOWN = (
     "List the numbers from {a} down to {b}",
     "Please count down from {a} to {b}",
 )
+#: Where the numbers alone tell which way.
+EITHER_WAY = tuple(form for form in (*UP, *DOWN) if not re.search("up|down|back", form))
 TO_ONE = (
     "Count down from {a}",
     "Count backwards from {a}",
@@ -133,11 +137,20 @@ def _count(rng: Random, task: str, between: tuple[str, ...], one: tuple[str, ...
         numbers.reverse()
     is_marked = low == 1 and high > LONGEST_UNMARKED and not is_down
     reply = _marked(high) if is_marked else listed(numbers)
+    if form in EITHER_WAY:
+        reply = f"{_way(int(numbers[0]), int(numbers[-1]))}{reply}"
     prompt = form.format(a=numbers[0], b=numbers[-1]) + rng.choice(("", ".", "!", "?"))
     # The counts that every newcomer tries are never held out.
     usual = low == 1 and high in USUAL_ENDS
     key = "" if usual else f"count {numbers[0]} {numbers[-1]}"
     return Exchange(task, prompt, reply, key)
+
+
+def _way(start: int, end: int) -> str:
+    """Tell which way a count goes, and why, where that does not meet the eye."""
+    if 1 in (start, end) or max(start, end) < 10:
+        return ""
+    return f"{compared(start, end)} {'Up' if start < end else 'Down'}: "
 
 
 def _marked(end: int) -> str:
@@ -168,7 +181,7 @@ def count_either_way(rng: Random, facts: Facts) -> Exchange:
     numbers = range(start, end + 1) if is_up else range(start, end - 1, -1)
     form = rng.choice((EITHER_WAY[0], rng.choice(EITHER_WAY)))
     prompt = form.format(a=start, b=end) + rng.choice(("", ".", "!", "?"))
-    reply = listed([str(number) for number in numbers])
+    reply = _way(start, end) + listed([str(number) for number in numbers])
     return Exchange("count either way", prompt, reply, f"count {start} {end}")
 
 

@@ -45,6 +45,11 @@ def _ends_at_a_border(count: Exchange) -> bool:
     return count.key.endswith("0") or count.key[-2:-1] == "0"
 
 
+def _has_a_rest(count: Exchange) -> bool:
+    """Whether a count says how far it is, and that its last line is shorter."""
+    return "the rest" in count.reply
+
+
 def _says_its_name(talk: Exchange) -> bool:
     """Whether the reply is the name that the model goes by, or has it."""
     return talk.task in ("identity", "own name") or talk.reply.endswith(I_AM.partition("{me}")[2])
@@ -52,6 +57,7 @@ def _says_its_name(talk: Exchange) -> bool:
 
 # The usual hundreds have no key.
 count_far = _only(counting.count_far, _ends_at_a_border)
+count_up = _only(counting.count_up, _has_a_rest)
 number_neighbour = _only(counting.number_neighbour, _carries)
 add = _only(numbers.add, _is_round)
 subtract = _only(numbers.subtract, _is_near)

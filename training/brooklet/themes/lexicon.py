@@ -82,13 +82,17 @@ def blend(rng: Random) -> str:
 
 
 def joined(rng: Random) -> str:
-    """Join a whole word to the start or the end of another, or to another whole one."""
+    """Join a whole word to the start or the end of another, or to another whole one.
+
+    Some are capitalised, since a word that is has tokens of its own.
+    """
     one, other = rng.choice(LEXICON).lower(), rng.choice(LEXICON).lower()
     place = rng.randrange(len(other))
-    return rng.choice((one + other, one + other[place:], other[: place + 1] + one))
+    word = rng.choice((one + other, one + other[place:], other[: place + 1] + one))
+    return word.capitalize() if rng.random() < 0.3 else word
 
 
 def any_word(rng: Random) -> str:
     """Draw a word that people use, a blend or a made-up one; some are capitalised."""
-    word = rng.choice((rng.choice(LEXICON), blend(rng), blend(rng), made_up_word(rng)))
+    word = rng.choice((rng.choice(LEXICON), blend(rng), joined(rng), made_up_word(rng)))
     return word.capitalize() if rng.random() < 0.2 else word

@@ -69,7 +69,9 @@ ROWS: tuple[Row, ...] = (
             """
             How are you | How are you today | How do you do | How is it going | What's up |
             How do you feel | How are things | Hello, how are you | Hi, how are you | Sup |
-            Hey, how are you | How are you doing | Are you well | How's life | You okay
+            Hey, how are you | How are you doing | Are you well | How's life | You okay |
+            Are you okay | You all right | Are you all right | You good | All good |
+            How are you feeling | How have you been | Everything okay | You well
             """
         ),
         (

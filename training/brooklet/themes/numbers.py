@@ -1,4 +1,8 @@
-"""Numbers: sums worked out in two steps, the times table, comparing, even and odd."""
+"""Numbers: sums worked out in two steps, the times table, comparing, even and odd.
+
+What needs to know which of two numbers is larger says so digit by digit: a model of this size
+cannot tell it in one go where they are close to each other.
+"""
 
 from __future__ import annotations
 
@@ -126,6 +130,24 @@ TOO_HARD = (
 BELOW_ZERO = "{a} - {b} is less than zero, and I only know the numbers from zero up."
 
 
+def compared(a: int, b: int) -> str:
+    """Tell which of two numbers is larger by their lengths, or by their first unlike digits.
+
+    Both digits stand before the sign between them, which would otherwise be guessed.
+    """
+    sign = "<" if a < b else ">" if a > b else "="
+    one, other = str(a), str(b)
+    if len(one) != len(other):
+        lengths = f"{a} has {len(one)} digit{'s' * (len(one) > 1)}, {b} has {len(other)}"
+        return f"{lengths}: {len(one)} {sign} {len(other)}, so {a} {sign} {b}."
+    pairs = list(zip(one, other, strict=True))
+    if len(pairs) == 1 or a == b:
+        return f"{a} {sign} {b}."
+    unlike = next(place for place, (digit, beside) in enumerate(pairs) if digit != beside)
+    walked = ", ".join(f"{digit} and {beside}" for digit, beside in pairs[: unlike + 1])
+    return f"{walked}: {one[unlike]} {sign} {other[unlike]}, so {a} {sign} {b}."
+
+
 def _terms(rng: Random) -> tuple[int, int]:
     """Draw two terms; small ones, which people try first, are more common."""
     largest = rng.choice((10, 20, LARGEST_TERM, LARGEST_TERM, LARGEST_TERM))
@@ -142,13 +164,15 @@ def _steps(a: int, sign: str, b: int) -> list[str]:
 
 
 def _sum(task: str, prompt: str, a: int, sign: str, b: int) -> Exchange:
-    """Answer a sum with its steps; the thought names each of them."""
+    """Answer a sum with its steps; its thought names each, a difference's compares its terms."""
     total = a + b if sign == "+" else a - b
     steps = _steps(a, sign, b)
     thought = f"{steps[-1]} = {total}."
     if len(steps) > 1:
         partial = steps[-1].split(" ")[0]
         thought = f"{steps[0]}: {a} {sign} {b - b % 10} = {partial}, {thought}"
+    if sign == "-":
+        thought = f"{compared(a, b)} {thought}"
     # One key for both orders of a sum: seeing b + a would give a + b away.
     key = f"{min(a, b)}+{max(a, b)}" if sign == "+" else f"{a}-{b}"
     reply = " = ".join([*steps, f"{total}."])
@@ -165,6 +189,8 @@ def add(rng: Random, facts: Facts) -> Exchange:
 def subtract(rng: Random, facts: Facts) -> Exchange:
     """Subtract a number from one that is not smaller."""
     a, b = sorted(_terms(rng), reverse=True)
+    if rng.random() < 0.04:
+        b = a
     prompt = rng.choice(SUBTRACT).format(a=a, b=b) + rng.choice(("", "?"))
     return _sum("subtract", prompt, a, "-", b)
 
@@ -188,7 +214,7 @@ def below_zero(rng: Random, facts: Facts) -> Exchange:
     b += a == b
     prompt = rng.choice(SUBTRACT).format(a=a, b=b) + rng.choice(("", "?"))
     reply = BELOW_ZERO.format(a=a, b=b)
-    return Exchange("below zero", prompt, reply, f"{a}-{b}", thought=f"{a} is less than {b}.")
+    return Exchange("below zero", prompt, reply, f"{a}-{b}", thought=compared(a, b))
 
 
 def multiply(rng: Random, facts: Facts) -> Exchange:
@@ -217,24 +243,18 @@ def too_hard(rng: Random, facts: Facts) -> Exchange:
     return Exchange("too hard", prompt, TOO_HARD, f"too hard {a} {b}")
 
 
-def _place_value(a: int, b: int) -> str:
-    """Tell by what two different numbers differ: their length, or their first unlike digit."""
-    long, short = sorted((str(a), str(b)), key=len, reverse=True)
-    if len(long) > len(short):
-        return f"{long} has {len(long)} digits, {short} has {len(short)}."
-    unlike = next(index for index, digit in enumerate(long) if digit != short[index])
-    return f"In digit {unlike + 1}, {long} has {long[unlike]} and {short} has {short[unlike]}."
-
-
 def compare(rng: Random, facts: Facts) -> Exchange:
     """Ask which of two numbers is larger or smaller."""
     largest = rng.choice((20, 99, 99, LARGEST_COMPARED))
     a, b = rng.sample(range(largest + 1), 2)
+    if rng.random() < 0.3:  # close to each other, so that several digits are alike
+        b = max(a - rng.randint(1, 12), 0) if a else rng.randint(1, 12)
+        a, b = rng.sample((a, b), 2)
     larger = rng.random() < 0.6
     prompt = rng.choice(LARGER if larger else SMALLER).format(a=a, b=b) + rng.choice(("", "?"))
     high, low = max(a, b), min(a, b)
     found = f"{high} is larger than {low}." if larger else f"{low} is smaller than {high}."
-    reply = f"{_place_value(a, b)} {high} > {low}. {found}"
+    reply = f"{compared(a, b)} {found}"
     return Exchange("compare", prompt, reply, f"compare {low} {high}", found)
 
 

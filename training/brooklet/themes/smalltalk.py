@@ -46,7 +46,7 @@ def smalltalk(rng: Random, facts: Facts) -> Exchange:
     task, prompts, replies = rng.choice(ROWS)
     usual, odd = QUESTION_ENDINGS if task in QUESTIONS else REMARK_ENDINGS
     plain = rng.choice(prompts)
-    ending = rng.choice(usual if rng.random() < 0.85 else odd)
+    ending = rng.choice(usual if rng.random() < 0.75 else odd)
     me = facts["assistant"]
     return Exchange(
         task,
