@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
-from http_rig import error, ok
-from rig import Rig, request, run, until
+from http_rig import call, error, ok
+from rig import Rig, read, request, run, text_of, until
 
 from streamwell.core.errors import NotEnoughMemory
 from streamwell.service.served_model import ServedModel
@@ -33,6 +35,29 @@ def test_live_runs_are_listed_with_their_state() -> None:
         await rig.runs.cancel(ids[1], "")
 
     run(test, grace_s=1000.0)
+
+
+def test_who_looks_at_a_run_and_leaves_does_not_cancel_it() -> None:
+    """`GET` names it by its id: it waits for whoever streams it to come back."""
+
+    async def test(rig: Rig) -> None:
+        reader = await rig.runs.start(request())
+        run_id = reader.spec.run_id
+        reader.close()
+        await until(lambda: rig.runs.is_paused(run_id))
+        leave = asyncio.Event()
+        looking = asyncio.create_task(call(rig, "GET", f"/v1/completions/{run_id}", leave=leave))
+        await until(lambda: not rig.runs.is_paused(run_id))
+        leave.set()
+        await looking
+
+        await until(lambda: rig.runs.is_paused(run_id))
+        rig.engine.allow(100)
+        again = await rig.runs.attach(run_id, "")
+        assert "abcde" == text_of(await read(again))
+        again.close()
+
+    run(test, grace_s=60.0)
 
 
 def test_the_list_of_live_runs_has_pages() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import pytest
 
-from streamwell.core.errors import StoreFailed
+from streamwell.core.errors import LeaseLost, StoreFailed
 from streamwell.core.types import (
     EventKind,
     RunEvent,
@@ -32,7 +32,26 @@ class Gate(MemoryStore):
         self.may_commit = asyncio.Event()
         self.may_commit.set()
         self.failures: list[Exception] = []
+        self.unreadable_ids: list[str] = []
+        self.num_opened = 0
+        self.is_lost = False
         self.commits: list[tuple[int, int]] = []
+
+    async def open(self) -> None:
+        self.num_opened += 1
+        await super().open()
+
+    async def events(self, run_id: str, after_seq: int = -1) -> list[RunEvent]:
+        if run_id in self.unreadable_ids:
+            self.unreadable_ids.remove(run_id)
+            raise StoreFailed
+        return await super().events(run_id, after_seq)
+
+    async def adopt(self, models: Collection[str]) -> list[RunSpec]:
+        if self.is_lost:
+            self.is_lost = False
+            raise LeaseLost
+        return await super().adopt(models)
 
     async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
         self.commits.append((len(runs), len(events)))
@@ -285,5 +304,46 @@ def test_readers_hear_that_the_store_failed() -> None:
         log.append(event("a", 1))
         assert [[event("a", 0, EventKind.START)]] * 2 == await asyncio.gather(*readers)
         assert [event("a", 0, EventKind.START)] == await store.events("a")
+
+    run(test)
+
+
+def test_a_lease_that_is_lost_twice_at_a_time_is_renewed_once() -> None:
+    """Adopting and a commit hear of it one after the other; what comes then is written."""
+
+    async def test(log: RunLog, store: Gate) -> None:
+        store.may_commit.clear()
+        store.failures = [LeaseLost()]
+        log.create(a_run("a"), [event("a", 0, EventKind.START)])
+        await turns()
+        store.is_lost = True
+        assert [] == await log.adopt(["m"])
+        log.create(a_run("b"), [event("b", 0, EventKind.START)])
+        store.may_commit.set()
+        await turns()
+
+        assert (2, False) == (store.num_opened, log.is_live("a"))
+        log.append(event("b", 1), event("b", 2, EventKind.END))
+        assert 3 == len(await read(log, "b"))
+
+    run(test)
+
+
+def test_a_take_over_that_fails_in_between_is_tried_again() -> None:
+    """Runs are this server's once the store says so: none is lost if one cannot be read."""
+
+    async def test(log: RunLog, store: Gate) -> None:
+        specs = [a_run("a"), a_run("b")]
+        await store.commit(specs, [event("a", 0), event("b", 0)])
+        await store.close()
+        await store.open()  # as the next server
+        store.unreadable_ids = ["b"]
+        with pytest.raises(StoreFailed):
+            await log.adopt(["m"])
+        assert not log.is_live("a")
+
+        assert ["a", "b"] == [spec.run_id for spec, _ in await log.adopt(["m"])]
+        assert log.is_live("a")
+        assert log.is_live("b")
 
     run(test)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from streamwell.core.errors import InvalidRequest
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
@@ -56,3 +58,11 @@ class AnswerPart(NamedTuple):
     #: The function of a call, and which of the calls of its choice it is, from 0.
     name: str = ""
     number: int = 0
+
+
+def refuse_surrogates(text: str, param: str) -> None:
+    """Raises `InvalidRequest` for what JSON can spell and nobody can encode or store."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest("The text has half a surrogate pair in it.", param) from error

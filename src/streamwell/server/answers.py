@@ -130,8 +130,10 @@ async def follow(resume: Resume, run_id: str, cursor: Cursor, lines: Lines) -> R
     )
 
 
-async def collect(reader: Reader, request: Request) -> list[RunEvent] | None:
+async def collect(reader: Reader, request: Request, *, can_return: bool) -> list[RunEvent] | None:
     """All events of a run; `None` as soon as the client has gone.
+
+    The run waits for a client that left if it `can_return`, and is cancelled if not.
 
     Raises:
         EngineError: the run failed.
@@ -150,8 +152,7 @@ async def collect(reader: Reader, request: Request) -> list[RunEvent] | None:
         reading.cancel()
         leaving.cancel()
         await asyncio.gather(reading, leaving, return_exceptions=True)
-        # who did not name the request cannot ask for its answer again
-        reader.close(resumable=bool(reader.spec.terms.idempotency_key))
+        reader.close(resumable=can_return)
     if events and (error := failure(events[-1])) is not None:
         raise error
     return events

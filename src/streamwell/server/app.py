@@ -29,7 +29,7 @@ from streamwell.server.routes import (
 #: What pages of other origins may send and read. Keys come in headers, so no credentials.
 _CORS: dict[str, Any] = {
     "allow_methods": ["GET", "POST", "DELETE"],
-    "allow_headers": ["authorization", "content-type", "idempotency-key", "last-event-id"],
+    "allow_headers": ["*"],  # clients have some of their own
     "expose_headers": ["retry-after", "x-request-id", "x-run-id"],
 }
 

@@ -27,15 +27,16 @@ class UnknownFields:
     """Logs the name of each unknown request field once, so that a typo can be found."""
 
     _MAX_NAMES = 1000
+    _MAX_CHARS = 80
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def note(self, names: list[str]) -> None:
-        for name in names:
+        for name in (name[: self._MAX_CHARS] for name in names):
             if name not in self._seen and len(self._seen) < self._MAX_NAMES:
                 self._seen.add(name)
-                log.info("unknown request field is ignored", field=name[:80])
+                log.info("unknown request field is ignored", field=name)
 
 
 @dataclass(frozen=True, slots=True)

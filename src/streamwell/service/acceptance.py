@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from streamwell.core.engine_state import EngineInfo
 from streamwell.core.errors import ContextLengthExceeded, InvalidRequest
-from streamwell.core.messages import PartKind
+from streamwell.core.messages import PartKind, refuse_surrogates
 from streamwell.core.types import (
     GenerateRequest,
     Message,
@@ -100,6 +100,7 @@ def _encode_all(
     """Encode and check; what is far too long is refused before much work is done for it."""
     param = _prompt_param(request.kind)
     given = request.prompts
+    _refuse_surrogates(given)
     if info.is_encoder_decoder and not encoder.has_chat_template:
         given = tuple(_input_of(prompt, param) for prompt in given)
     elif request.joins_messages and not encoder.has_chat_template:
@@ -122,6 +123,14 @@ def _encode_all(
         _check_prompt(ids, info, param)
         _check_fit(ids, info, param)
     return prompts
+
+
+def _refuse_surrogates(prompts: Sequence[Prompt]) -> None:
+    """Also of messages that this model will not read: all are kept with their run."""
+    for prompt in prompts:
+        for at, item in enumerate(() if isinstance(prompt, str) else prompt):
+            if isinstance(item, Message):
+                refuse_surrogates(item.content, f"messages.{at}.content")
 
 
 def _input_of(prompt: Prompt, param: str) -> Prompt:

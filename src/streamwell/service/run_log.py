@@ -44,7 +44,9 @@ class RunLog:
         self.is_failing = False
         #: Runs of ours whose events could not be written; once the store works, they go on.
         self._broken: set[str] = set()
-        #: Told of each of them.
+        self._num_renewals = 0
+        self._renewing = asyncio.Lock()
+        #: Told of each of the broken runs.
         self.on_broken: Callable[[str], None] = lambda run_id: None
 
     @property
@@ -86,18 +88,19 @@ class RunLog:
         Those are the runs that a server left behind, and our own whose log broke, but for those
         that somebody here has not let go of yet. Raises `StoreFailed`.
         """
-        specs = await self._adopt_from_store(models)
-        for run_id in self._broken - set(busy_ids):
-            spec = await self._store.run(run_id)
-            self._broken.discard(run_id)
-            specs += [] if spec is None else [spec]  # it may never have been accepted
-        adopted = []
-        for spec in specs:
-            events = await self._store.events(spec.run_id)
-            if events and events[-1].kind is not EventKind.END:
-                self._live[spec.run_id] = LiveRun(spec, events)
-                adopted.append((spec, events))
-        return adopted
+        # those of the store are ours from here on: if one cannot be read, all wait for next time
+        self._broken |= {spec.run_id for spec in await self._adopt_from_store(models)}
+        run_ids = self._broken - set(busy_ids)
+        found = [(await self._store.run(id_), await self._store.events(id_)) for id_ in run_ids]
+        adopted = [
+            (spec, events)
+            for spec, events in found
+            if (spec and events and events[-1].kind is not EventKind.END)
+            and spec.run_id in self._broken  # the lease may have been lost meanwhile
+        ]
+        self._broken -= run_ids
+        self._live |= {spec.run_id: LiveRun(spec, events) for spec, events in adopted}
+        return sorted(adopted, key=lambda run: (run[0].created_s, run[0].run_id))
 
     async def suspend(self) -> None:
         """Send the readers of unended runs away; nothing is written, so that these can go on."""
@@ -166,8 +169,7 @@ class RunLog:
             events = events or await self._store.events(run_id)
             if not events or events[-1].kind is not EventKind.END:
                 raise RunElsewhere
-        is_shown = bool(events) and events[0].seq <= seq <= events[-1].seq
-        if seq != -1 and not is_shown:
+        if seq != -1 and not (events and events[0].seq <= seq <= events[-1].seq):
             raise InvalidRequest(f"the run has no event {seq} yet", "starting_after")
 
     def is_live(self, run_id: str) -> bool:
@@ -176,16 +178,12 @@ class RunLog:
 
     async def was_cancelled(self, run_id: str) -> bool:
         """It ended before it had an answer, since nobody read it or somebody cancelled it."""
-        if run_id in self._live:
-            return False
-        events = await self._store.events(run_id)
+        events = [] if run_id in self._live else await self._store.events(run_id)
         return any(event.finish_reason is FinishReason.CANCELLED for event in events)
 
     async def is_end(self, run_id: str, seq: int) -> bool:
         """This is the last event of a run that has ended."""
-        if run_id in self._live:
-            return False
-        events = await self._store.events(run_id, seq - 1)
+        events = [] if run_id in self._live else await self._store.events(run_id, seq - 1)
         return len(events) == 1 and events[0].kind is EventKind.END and events[0].seq == seq
 
     async def follow(
@@ -240,6 +238,7 @@ class RunLog:
 
     async def _save(self, runs: list[RunSpec], events: list[RunEvent]) -> None:
         """One commit; if it fails, everybody who waits for one of its runs is told."""
+        lease = self._num_renewals
         try:
             await self._store.commit(runs, events)
         except Exception as error:  # noqa: BLE001 - the rim of the task; a full disk is one line
@@ -247,10 +246,11 @@ class RunLog:
             self._break({event.run_id for event in events})
             log.warning("run log cannot be written", num_events=len(events), error=str(error))
             if isinstance(error, LeaseLost):
-                await self._renew()
+                await self._renew(lease)
         else:
             self.is_failing = False
-            self._publish(events)
+            # those of others were given up meanwhile, with the lease
+            self._publish([event for event in events if event.run_id in self._live])
 
     def _publish(self, events: list[RunEvent]) -> None:
         for event in events:
@@ -260,13 +260,14 @@ class RunLog:
 
     async def _adopt_from_store(self, models: Collection[str]) -> list[RunSpec]:
         """This also tells whether the store works, and works again. Raises `StoreFailed`."""
+        lease = self._num_renewals
         try:
             if self.is_failing:
                 await self._store.open()  # a lost lease may have left it closed
                 await self._store.check_writable()
             specs = await self._store.adopt(models)
         except LeaseLost:
-            await self._renew()
+            await self._renew(lease)
             return []
         except StoreFailed as error:
             if not self.is_failing:
@@ -276,19 +277,23 @@ class RunLog:
         self.is_failing = False
         return specs
 
-    async def _renew(self) -> None:
-        """Another server has taken over what was live here; what comes gets a new lease."""
-        self._runs.clear()
-        self._break(set(self._live))
-        self._broken.clear()
-        with contextlib.suppress(StoreFailed):
-            await self._store.close()
-            await self._store.open()
+    async def _renew(self, lease: int) -> None:
+        """Another server has what was live under this `lease`; what comes gets a new one, once."""
+        async with self._renewing:
+            if lease != self._num_renewals:
+                return
+            self._num_renewals += 1
+            self._runs.clear()
+            self._break(set(self._live))
+            self._broken.clear()
+            with contextlib.suppress(StoreFailed):
+                await self._store.close()
+                await self._store.open()
 
     def _break(self, run_ids: set[str]) -> None:
         """Give up runs whose events are not in the store, with what they appended meanwhile."""
         self._events = [event for event in self._events if event.run_id not in run_ids]
-        for run_id in run_ids:
+        for run_id in run_ids & self._live.keys():  # a lost lease may have ended some before
             self._live.pop(run_id).fail(StoreFailed())
             self._broken.add(run_id)
             self.on_broken(run_id)

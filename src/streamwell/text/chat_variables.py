@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from streamwell.core.errors import InvalidRequest
-from streamwell.core.messages import ChatOptions, Message
+from streamwell.core.messages import ChatOptions, Message, refuse_surrogates
 
 #: Turns a text into one in which nothing counts as a control token.
 Mark = Callable[[str], str]
@@ -36,14 +35,6 @@ def chat_variables(messages: Sequence[Message], options: ChatOptions, mark: Mark
         "tools": json.loads(options.tools) if options.tools else None,
     }
     return {**_marked(given, mark), "documents": None, "add_generation_prompt": True}
-
-
-def refuse_surrogates(text: str, param: str) -> None:
-    """Raises `InvalidRequest` for what cannot be encoded."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidRequest("The text has half a surrogate pair in it.", param) from error
 
 
 def _as_dict(message: Message) -> dict[str, Any]:

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 import structlog
 
 from streamwell.core.errors import InvalidRequest, LoadError
-from streamwell.core.messages import ChatOptions, Message, PartKind
+from streamwell.core.messages import ChatOptions, Message, PartKind, refuse_surrogates
 from streamwell.models.inspection import inspect_tokenizer
 from streamwell.text.chat_template import HarmfulTemplate, TemplateRenderer
-from streamwell.text.chat_variables import chat_variables, refuse_surrogates, takes_tools
+from streamwell.text.chat_variables import chat_variables, takes_tools
 from streamwell.text.gguf_tokenizer import make_tokenizer
 from streamwell.text.response_parser import ResponseParser
 from streamwell.text.response_template import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -118,8 +119,9 @@ def run_terms(kind: RunKind, body: GenerationRequest, idempotency_key: str) -> R
 def _fingerprint(kind: RunKind, body: GenerationRequest) -> str:
     """Equal for equal requests, whatever the order of their fields."""
     fields = body.model_dump(mode="json", exclude_none=True)
-    canonical = orjson.dumps([kind, fields], option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(canonical).hexdigest()
+    # unlike orjson, this takes integers of any size and text that is not Unicode
+    canonical = json.dumps([kind, fields], sort_keys=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def wire_message(at: int, message: ChatMessage) -> Message:

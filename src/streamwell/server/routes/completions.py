@@ -66,7 +66,9 @@ async def _answer(
     reader = await start(run)
     if body.stream:
         return EventStream(reader, _lines(services)(reader), ping_s=services.ping_s)
-    return await _whole(reader, request, services)
+    # who did not name the request cannot ask for its answer again
+    can_return = bool(run.terms.idempotency_key)
+    return await _whole(reader, request, services, can_return=can_return)
 
 
 async def _again(run_id: str, kind: RunKind, resume: Resume) -> Response:
@@ -76,11 +78,14 @@ async def _again(run_id: str, kind: RunKind, resume: Resume) -> Response:
         raise RunNotFound
     if resume.wants_stream:
         return await follow(resume, run_id, resume.cursor(run_id), _lines(services))
-    return await _whole(await runs.attach(run_id, resume.tenant), resume.request, services)
+    reader = await runs.attach(run_id, resume.tenant)
+    return await _whole(reader, resume.request, services, can_return=True)
 
 
-async def _whole(reader: Reader, request: Request, services: Services) -> Response:
-    events = await collect(reader, request)
+async def _whole(
+    reader: Reader, request: Request, services: Services, *, can_return: bool
+) -> Response:
+    events = await collect(reader, request, can_return=can_return)
     if events is None:
         return Response(status_code=499)  # nobody reads it
     answer = completion_dict(reader.spec, events)

@@ -1,0 +1,75 @@
+"""Requests that are seldom made, and harm nobody else."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from http_rig import call, error, ok
+from rig import Rig, run
+
+from streamwell.server import deps
+from streamwell.server.app import create_app
+
+pytestmark = pytest.mark.timeout(30)
+
+CHAT = "/v1/chat/completions"
+HELLO = {"role": "user", "content": "Hello"}
+BROKEN = {"role": "user", "content": "\ud800"}
+NAMED = {"idempotency-key": "k"}
+
+
+def _chat(*messages: dict[str, str], **fields: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {"messages": messages, "max_tokens": 2} | fields
+
+
+def test_a_message_that_is_not_read_is_checked_too() -> None:
+    """It is kept with its run, in a commit that others' runs share: half a pair is refused."""
+
+    async def test(rig: Rig) -> None:
+        long = {"role": "user", "content": "y" * 5000}
+        body = _chat(BROKEN, long, HELLO, store=True, truncate=8)
+        assert (400, "messages.0.content", None) == await error(rig, "POST", CHAT, body)
+
+    run(test)
+
+
+def test_what_json_can_spell_can_be_named() -> None:
+    """With an `Idempotency-Key`, too, a large integer is ignored and half a pair refused."""
+
+    async def test(rig: Rig) -> None:
+        rig.engine.allow(100)
+        body = _chat(BROKEN)
+        refusal = await error(rig, "POST", CHAT, body, headers=NAMED)
+        assert (400, "messages.0.content", None) == refusal
+        assert await ok(rig, "POST", CHAT, _chat(HELLO, x=1 << 64), headers=NAMED)
+
+    run(test)
+
+
+def test_pages_of_other_origins_may_send_any_header() -> None:
+    """OpenAI's client sends some of its own, which a browser asks about first."""
+
+    async def test(rig: Rig) -> None:
+        origin = "http://127.0.0.1:9000"
+        rig.app = create_app(rig.services, max_body_bytes=1 << 20, cors_origins=(origin,))
+        asked = "authorization,content-type,x-api-key,x-stainless-lang"
+        headers = {
+            "origin": origin,
+            "access-control-request-method": "POST",
+            "access-control-request-headers": asked,
+        }
+        answer = await call(rig, "OPTIONS", CHAT, headers=headers)
+        assert 200 == answer.status
+        assert asked == answer.headers["access-control-allow-headers"]
+
+    run(test)
+
+
+def test_long_names_of_unknown_fields_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand names are, so each of them has to be short: the rest counts for nothing."""
+    log = Mock()
+    monkeypatch.setattr(deps, "log", log)
+    deps.UnknownFields().note(["x" * 81, "x" * 1_000_000])
+    assert ["x" * 80] == [call.kwargs["field"] for call in log.info.mock_calls]
