@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,12 +15,13 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from streamwell.core.errors import LoadError
 from streamwell.core.types import GenerateRequest, SamplingParams
-from streamwell.engine.loader import DEFAULT_MAX_INPUT_LEN, load
+from streamwell.engine.loader import DEFAULT_MAX_INPUT_LEN, LoadedModel, load
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.native.batch import BLOCK_SIZE as NATIVE_BLOCK_SIZE
 from streamwell.engine.seq2seq.attention import DistanceBias
 from streamwell.engine.seq2seq.embeddings import sinusoids
 from streamwell.engine.seq2seq.families import RelativeBias, describe, is_encoder_decoder
+from streamwell.models.outline import describe_folder
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +57,7 @@ def rename(old: str, new: str) -> Callable[[dict[str, torch.Tensor]], None]:
     return change
 
 
-def load_with(folder: Path, **changes: object) -> None:
+def load_with(folder: Path, **changes: object) -> LoadedModel:
     config = EngineConfig(
         model_path=str(folder),
         device="cpu",
@@ -67,7 +69,7 @@ def load_with(folder: Path, **changes: object) -> None:
         block_size=4,
         num_threads=1,
     )
-    load(replace_fields(config, changes), lambda _stage, _progress: None)
+    return load(replace_fields(config, changes), lambda _stage, _progress: None)
 
 
 def replace_fields(config: EngineConfig, changes: dict[str, object]) -> EngineConfig:
@@ -169,6 +171,17 @@ def test_limits_are_those_of_the_positions(tmp_path: Path) -> None:
         load_with(bart, max_model_len=MAX_POSITIONS + 1)
     with pytest.raises(LoadError, match="cannot hold one sequence"):
         load_with(t5, kv_cache_bytes=DEFAULT_MAX_INPUT_LEN * 2 * 2 * 4 * 8 * 4)
+
+
+def test_the_positions_of_a_t5_are_no_limit(tmp_path: Path) -> None:
+    """Published ones say 512, the length that they were trained on; they turn nothing by it."""
+    folder = build("t5", tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"n_positions": 512}))
+
+    assert DEFAULT_MAX_INPUT_LEN == load_with(folder).info.max_model_len
+    assert 4096 == load_with(folder, max_model_len=4096).info.max_model_len
+    assert describe_folder(folder).context is None
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,23 @@ def test_the_ready_line_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ["slow", "engine process died; starting another"] == lines.warnings
 
 
+def test_an_engine_hangs_by_its_own_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step may take as many heartbeats as seconds are allowed, however late they are read.
+
+    A server that was stopped for an hour, its engine with it, finds nothing wrong.
+    """
+    lines = Lines()
+    monkeypatch.setattr(client, "log", lines)
+    sound = [Loaded(INFO), *[Alive()] * DEADLINE_S]
+    launcher = Launcher([sound, [*sound, Alive()], [LoadFailed("gone")]])
+
+    asyncio.run(fail(make_engine(launcher)))
+
+    launcher.close()
+    died = "engine process died; starting another"
+    assert [died, "engine hangs; killing it", died] == lines.warnings
+
+
 def test_an_engine_that_loads_faster_than_it_beats_does_not_hang(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

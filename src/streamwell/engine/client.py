@@ -20,6 +20,7 @@ from streamwell.core.errors import EngineDied, LoadError, SequenceFailed
 from streamwell.core.types import GenerateRequest, TokenDelta
 from streamwell.engine.adapter_calls import AdapterCalls
 from streamwell.engine.backoff import Backoff
+from streamwell.engine.connection import HEARTBEAT_S
 from streamwell.engine.launch import EngineProcess, launch
 from streamwell.engine.mailbox import Mailbox
 from streamwell.engine.messages import (
@@ -77,8 +78,8 @@ class ProcessEngine:
         self._writer: asyncio.StreamWriter | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._loaded: asyncio.Future[EngineInfo] | None = None
-        #: When the engine was ready, or told of its last step, in the event loop's time.
-        self._stepped_s = 0.0
+        #: Heartbeats since the engine was ready, or told of its last step.
+        self._num_beats = 0
 
     def start(self) -> None:
         self._status = EngineStatus(EngineState.STARTING)
@@ -208,20 +209,23 @@ class ProcessEngine:
     def _silence_limit_s(self) -> float:
         return FROZEN_S if self._status.state is EngineState.READY else FROZEN_LOADING_S
 
-    def _check_step(self) -> None:
-        """Raises `TimeoutError` if a ready engine has been in the same step for too long."""
-        now_s = asyncio.get_running_loop().time()
+    def _count_beat(self) -> None:
+        """Raises `TimeoutError` if a ready engine has been in the same step for too long.
+
+        Its own beats tell the time: where all of this was stopped for a while, there were none.
+        """
+        self._num_beats += 1
         is_ready = self._status.state is EngineState.READY
-        if is_ready and now_s > self._stepped_s + self._hang_timeout_s:
+        if is_ready and self._num_beats * HEARTBEAT_S > self._hang_timeout_s:
             raise TimeoutError(f"no step in {self._hang_timeout_s} s")
 
     def _take(self, message: ToServer) -> None:
         match message:
             case StepOutput():
-                self._stepped_s = asyncio.get_running_loop().time()
+                self._num_beats = 0
                 self._deliver(message)
             case Alive():
-                self._check_step()
+                self._count_beat()
             case AdapterAdded():
                 self._adapters.take(message)
             case Loading(stage, progress):
@@ -229,7 +233,7 @@ class ProcessEngine:
             case Loaded(info):
                 self._backoff.note_ready()
                 self._status = EngineStatus(EngineState.READY, "ready", 1.0)
-                self._stepped_s = asyncio.get_running_loop().time()
+                self._num_beats = 0
                 _tell(info)
                 if self._loaded is not None and not self._loaded.done():
                     self._loaded.set_result(info)

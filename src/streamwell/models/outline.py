@@ -21,6 +21,8 @@ _POSITIONS = (
     "seq_length",
     "n_ctx",
 )
+#: Families whose positions are relative: what their configs call positions bounds nothing.
+UNBOUNDED = frozenset({"t5", "mt5"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Outline:
 
     #: The `model_type` of its config, e.g. `llama`; empty if it has none.
     family: str
-    #: Positions in tokens; `None` if the config is silent, as T5's is.
+    #: Positions in tokens; `None` if the config is silent, or they are relative, as T5's are.
     context: int | None
 
 
@@ -75,5 +77,7 @@ def size_in_memory(path: Path) -> int:
 
 
 def _context(config: Mapping[str, Any]) -> int | None:
+    if config.get("model_type") in UNBOUNDED:
+        return None
     sizes = (config.get(name) for name in _POSITIONS)
     return next((size for size in sizes if type(size) is int and size > 0), None)

@@ -30,6 +30,7 @@ from streamwell.engine.families.llama import (
 from streamwell.engine.families.mixtures import MIXTRAL, QWEN2_MOE, QWEN3_MOE
 from streamwell.engine.families.shapes import check_shapes
 from streamwell.engine.families.spec import DecoderSpec, Experts, Rope
+from streamwell.models.outline import UNBOUNDED
 
 __all__ = [
     "FAMILIES",
@@ -80,7 +81,9 @@ def describe(config: Mapping[str, Any]) -> DecoderSpec | None:
 
 
 def max_positions(config: Mapping[str, Any]) -> int | None:
-    """How many positions a model of any family can be asked for; `None` if its config is silent."""
+    """How many positions a model of any family can be asked for; `None` if nothing says so."""
+    if config.get("model_type") in UNBOUNDED:
+        return None
     spec = describe(config)
     if spec is not None:
         return spec.max_position_embeddings
