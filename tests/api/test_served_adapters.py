@@ -81,6 +81,24 @@ def test_the_routes_load_and_unload_it() -> None:
     run(test)
 
 
+def test_a_lost_adapter_can_be_loaded_again() -> None:
+    """The engine may have lost it in a restart, so every load reaches it."""
+
+    async def test(rig: Rig) -> None:
+        _with_adapter(rig)
+        added: list[str] = []
+
+        async def note(name: str, _path: str) -> None:
+            added.append(name)
+
+        rig.engine.add_adapter = note  # type: ignore[method-assign]
+        for _ in range(2):
+            assert "ready" == (await post(rig, LOAD, {"model": "tone"})).json["status"]
+        assert ["tone"] * 2 == added
+
+    run(test)
+
+
 BAD_BASES = [
     ({"model": "m", "base": "m"}, 400, "base"),
     ({"model": "tone", "base": "tone"}, 400, "base"),

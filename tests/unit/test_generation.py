@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -80,6 +81,14 @@ def generate(
     items = asyncio.run(main())
     assert engine.is_closed
     return items
+
+
+async def attempt(engine: Deltas, request: GenerateRequest, pipeline: TextPipeline) -> Any:  # noqa: ANN401
+    """The last item, or the error that the attempt ended with."""
+    try:
+        return [item async for item in generate_text(engine, request, pipeline)][-1]
+    except EngineError as error:
+        return error
 
 
 def outcome(items: list[TextDelta | Finished]) -> tuple[str, int, FinishReason]:
@@ -244,3 +253,21 @@ def test_cached_tokens_come_with_the_last_word() -> None:
     deltas = [TokenDelta((65,), None, 16), TokenDelta((66,), LENGTH)]
 
     assert Finished(LENGTH, (), 16) == generate(Deltas(deltas))[-1]
+
+
+@pytest.mark.parametrize("num_found", [0, 32])
+def test_cached_tokens_are_those_of_the_beginning(num_found: int) -> None:
+    """Of a run that is taken up again, what the engine finds of it in its cache is its own."""
+    request = GenerateRequest(
+        request_id="r", prompt_ids=(1,), sampling=SamplingParams(max_tokens=100)
+    )
+    pipeline = TextPipeline(decode, (), 0)
+
+    async def main() -> tuple[Any, Any]:
+        first = Deltas([TokenDelta((65,), None, 16)], EngineDied())
+        second = Deltas([TokenDelta((66,), LENGTH, num_found)])
+        return await attempt(first, request, pipeline), await attempt(second, request, pipeline)
+
+    died, last = asyncio.run(main())
+    assert isinstance(died, EngineDied)
+    assert Finished(LENGTH, (), 16) == last

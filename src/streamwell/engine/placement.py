@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from streamwell.core.errors import LoadError
 from streamwell.engine.messages import EngineConfig
 
 _DTYPES = {
@@ -17,7 +18,13 @@ _DTYPES = {
 
 
 def device_of(name: str) -> torch.device:
-    """The device of this name; `auto` is a GPU where there is one."""
+    """The device of this name; `auto` is a GPU where there is one.
+
+    Raises:
+        LoadError: its draws cannot be computed there, in 64 bits.
+    """
+    if name.partition(":")[0] == "mps":
+        raise LoadError("--device mps is not supported: it has no float64; use cpu")
     if name != "auto":
         return torch.device(name)
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -72,6 +72,8 @@ class TextPipeline:
         self._min_tokens = min_tokens
         #: All ids so far, for an engine that goes on after them.
         self.token_ids: list[int] = []
+        #: Prompt tokens that were in the engine's cache when it began.
+        self.num_cached_tokens = 0
         self._pending: list[int] = []
 
     @property
@@ -100,7 +102,7 @@ class TextPipeline:
         self._parse(tail)
         return self._delta(tail)
 
-    def finish(self, reason: FinishReason, num_cached_tokens: int = 0) -> Finished:
+    def finish(self, reason: FinishReason) -> Finished:
         """The last word, after `flush`; a stop with calls of tools is one for these."""
         parts = None
         if self._parser is not None:
@@ -108,7 +110,7 @@ class TextPipeline:
             if self._parser.num_calls and reason is FinishReason.STOP:
                 reason = FinishReason.TOOL_CALLS
         ids = tuple(self._pending)
-        return Finished(reason, ids, num_cached_tokens, self._num_reasoning_tokens, parts)
+        return Finished(reason, ids, self.num_cached_tokens, self._num_reasoning_tokens, parts)
 
     def _parse(self, text: str) -> None:
         if self._parser is not None and text:
@@ -141,7 +143,9 @@ async def generate_text(
         EngineError: the engine could not finish.
     """
     reason: FinishReason | None = None
-    num_cached_tokens, has_begun = 0, False
+    has_begun, is_first = False, not pipeline.token_ids
+    if is_first:
+        pipeline.num_cached_tokens = 0
     if pipeline.is_stopped or len(pipeline.token_ids) >= request.sampling.max_tokens:
         reason = FinishReason.LENGTH  # it ended, but for its last word
     else:
@@ -152,7 +156,8 @@ async def generate_text(
                     has_begun = True
                     began(delta.queue_s)
                 reason = delta.finish_reason
-                num_cached_tokens += delta.num_cached_tokens
+                if is_first:  # later the engine would find, or miss, what the run left itself
+                    pipeline.num_cached_tokens += delta.num_cached_tokens
                 if text := pipeline.push(delta.token_ids):
                     yield text
                 if pipeline.is_stopped:
@@ -162,6 +167,4 @@ async def generate_text(
     # From here on nothing waits: whoever logs the rest of the text also logs the last word.
     if text := pipeline.flush():
         yield text
-    yield pipeline.finish(
-        FinishReason.STOP if pipeline.is_stopped else reason or FinishReason.STOP, num_cached_tokens
-    )
+    yield pipeline.finish(FinishReason.STOP if pipeline.is_stopped else reason or FinishReason.STOP)

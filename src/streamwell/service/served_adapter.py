@@ -100,7 +100,8 @@ class ServedAdapter(Loadable):
 
     @property
     def _is_up(self) -> bool:
-        return self._is_added
+        """The engine may have lost it when it restarted; to add it twice is harmless."""
+        return False
 
     @property
     def _up_state(self) -> str:
