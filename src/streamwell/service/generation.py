@@ -72,16 +72,21 @@ class TextPipeline:
         self._min_tokens = min_tokens
         #: All ids so far, for an engine that goes on after them.
         self.token_ids: list[int] = []
-        #: Prompt tokens that were in the engine's cache when it began.
-        self.num_cached_tokens = 0
+        self._num_cached_tokens = 0
         self._pending: list[int] = []
 
     @property
     def is_stopped(self) -> bool:
         return bool(self._stop.matched)
 
-    def push(self, token_ids: Sequence[int]) -> TextDelta | None:
-        """Take tokens up to a stop string; those after it are discarded."""
+    def push(self, token_ids: Sequence[int], num_cached_tokens: int = 0) -> TextDelta | None:
+        """Take tokens up to a stop string; those after it are discarded.
+
+        How much of the prompt was cached counts before the first of them: later, the engine finds
+        what the run itself has left there, or misses it.
+        """
+        if not self.token_ids:
+            self._num_cached_tokens = max(self._num_cached_tokens, num_cached_tokens)
         text = ""
         for token_id in token_ids:
             if self.is_stopped:
@@ -110,7 +115,7 @@ class TextPipeline:
             if self._parser.num_calls and reason is FinishReason.STOP:
                 reason = FinishReason.TOOL_CALLS
         ids = tuple(self._pending)
-        return Finished(reason, ids, self.num_cached_tokens, self._num_reasoning_tokens, parts)
+        return Finished(reason, ids, self._num_cached_tokens, self._num_reasoning_tokens, parts)
 
     def _parse(self, text: str) -> None:
         if self._parser is not None and text:
@@ -143,9 +148,7 @@ async def generate_text(
         EngineError: the engine could not finish.
     """
     reason: FinishReason | None = None
-    has_begun, is_first = False, not pipeline.token_ids
-    if is_first:
-        pipeline.num_cached_tokens = 0
+    has_begun = False
     if pipeline.is_stopped or len(pipeline.token_ids) >= request.sampling.max_tokens:
         reason = FinishReason.LENGTH  # it ended, but for its last word
     else:
@@ -156,9 +159,7 @@ async def generate_text(
                     has_begun = True
                     began(delta.queue_s)
                 reason = delta.finish_reason
-                if is_first:  # later the engine would find, or miss, what the run left itself
-                    pipeline.num_cached_tokens += delta.num_cached_tokens
-                if text := pipeline.push(delta.token_ids):
+                if text := pipeline.push(delta.token_ids, delta.num_cached_tokens):
                     yield text
                 if pipeline.is_stopped:
                     break
