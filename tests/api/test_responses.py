@@ -34,6 +34,31 @@ async def _answer(rig: Rig, **fields: object) -> dict[str, Any]:
     return await ok(rig, "POST", PATH, body)
 
 
+def test_a_repeated_request_has_the_same_prompt() -> None:
+    """One that was cancelled is begun anew, with what was said before and the instructions."""
+
+    async def test(rig: Rig) -> None:
+        first = await _answer(rig, max_output_tokens=3)
+        body = BODY | {"instructions": "x", "previous_response_id": first["id"]}
+        prompts = []
+        for _ in range(2):
+            leave = asyncio.Event()
+            asking = asyncio.create_task(
+                call(rig, "POST", PATH, body, headers={"idempotency-key": "k"}, leave=leave)
+            )
+            await until(lambda: bool(rig.store.unended))
+            (response_id,) = rig.store.unended
+            prompts.append(await _prompt(rig, response_id))
+            await rig.runs.cancel(response_id, "")
+            leave.set()
+            await asking
+
+        assert "abc" in prompts[0]
+        assert [prompts[0]] * 2 == prompts
+
+    run(test)
+
+
 @pytest.mark.parametrize("path", [PATH, "/responses"])
 def test_a_text_is_answered_with_a_response_object(path: str) -> None:
     """Every field that OpenAI's object has and that says something here."""

@@ -175,7 +175,7 @@ class Conversations:
 
     async def _start(self, request: RunRequest) -> Reader:
         terms = request.terms
-        if await self._runs.of_key(request.tenant, terms.idempotency_key) is None:
+        if await self._runs.repeated(request) is None:
             if terms.conversation_id:
                 path = await self._path(terms)
                 terms = replace(terms, previous_item_id=_last_id(path))

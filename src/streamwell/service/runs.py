@@ -81,14 +81,25 @@ class RunService:
         if not key[1]:
             return await self._start(request)
         async with self._once.turn(key):
-            earlier = await self.of_key(*key)
-            if earlier is None:
-                return await self._start(request)
-            if earlier.terms.fingerprint != request.terms.fingerprint:
-                raise IdempotencyConflict
-            if await self.log.was_cancelled(earlier.run_id):  # which is no answer
+            if (earlier := await self.repeated(request)) is None:
                 return await self._start(request)
             return await self.attach(earlier.run_id, request.tenant)
+
+    async def repeated(self, request: RunRequest) -> RunSpec | None:
+        """The run that this request was given before, by its key; a cancelled one is no answer.
+
+        Raises `IdempotencyConflict` if the key stands for another request.
+        """
+        tenant, key = request.tenant, request.terms.idempotency_key
+        if not key:
+            return None
+        live = (spec for spec in self.live(tenant) if spec.terms.idempotency_key == key)
+        earlier = next(live, None) or await self.log.run_of_key(tenant, key)
+        if earlier is None:
+            return None
+        if earlier.terms.fingerprint != request.terms.fingerprint:
+            raise IdempotencyConflict
+        return None if await self.log.was_cancelled(earlier.run_id) else earlier
 
     async def find(self, run_id: str, tenant: str) -> RunSpec:
         """Raises `RunNotFound` for an unknown run and for another tenant's."""
@@ -97,16 +108,6 @@ class RunService:
         if spec is None or spec.tenant != tenant:
             raise RunNotFound
         return spec
-
-    async def of_key(self, tenant: str, idempotency_key: str) -> RunSpec | None:
-        """The run that this tenant started under this key; none for the empty key."""
-        if not idempotency_key:
-            return None
-        for run in self._live.values():  # its first commit may be under way
-            terms = run.spec.terms
-            if run.spec.tenant == tenant and terms.idempotency_key == idempotency_key:
-                return run.spec
-        return await self.log.run_of_key(tenant, idempotency_key)
 
     def live(self, tenant: str) -> list[RunSpec]:
         """A tenant's runs that this server has in hand, in the order in which they came."""
