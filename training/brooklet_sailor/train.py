@@ -74,7 +74,7 @@ def export(model: PeftModel, target: Path) -> None:
 
 def main() -> None:
     """Train from the start, and write the adapter's folder."""
-    arguments = parse_arguments(__doc__.splitlines()[0], steps=70, threads=2, output=ARTEFACTS)
+    arguments = parse_arguments(__doc__.splitlines()[0], steps=160, threads=2, output=ARTEFACTS)
     prepare(arguments.threads)
     torch.manual_seed(arguments.seed)
     model = adapted(BROOKLET)
