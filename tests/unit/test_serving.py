@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from contextlib import suppress
 from typing import Any
+from unittest.mock import AsyncMock
 
 import h11
 import pytest
+from websockets.asyncio.client import connect
 
 from streamwell.server.serving import _Connection, make_server
 
@@ -56,6 +60,73 @@ def test_an_answer_to_head_has_no_body() -> None:
     empty = h11.Data(data=b"")  # all that uvicorn gives h11 then
     assert theirs.send(empty) == ours.send(empty)
     assert theirs.send(h11.EndOfMessage()) == ours.send(h11.EndOfMessage())
+
+
+HEAD = b"POST / HTTP/1.1\r\nhost: test\r\n"
+UNFINISHED = [b"", HEAD, HEAD + b"content-length: 10\r\n\r\n123456789"]
+
+
+@pytest.mark.parametrize("sent", UNFINISHED, ids=["nothing", "half a head", "half a body"])
+def test_a_request_that_does_not_end_is_cut(sent: bytes) -> None:
+    """Whoever connects and does not go on holds nothing; a whole request has all the time."""
+    is_cut = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
+        while (message := await receive())["type"] == "http.request":
+            if not message["more_body"]:
+                await is_cut.wait()
+                await send({"type": "http.response.start", "status": 200})
+                await send({"type": "http.response.body", "body": b"yes"})
+                return
+
+    async def test() -> None:
+        server = make_server(
+            app, drain=AsyncMock(), drain_s=0, send_timeout_s=60, request_timeout_s=0.05
+        )
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            serving = asyncio.create_task(server.serve([listening]))
+            address = listening.getsockname()
+            whole, half = [await asyncio.open_connection(*address) for _ in range(2)]
+            whole[1].write(HEAD + b"content-length: 2\r\n\r\n12")
+            half[1].write(sent)
+            with suppress(ConnectionError):
+                assert b"" == await half[0].read()
+            is_cut.set()
+            assert b"200 OK" in await whole[0].readuntil(b"yes")
+            for _, writer in (whole, half):
+                writer.close()
+            server.should_exit = True
+            await serving
+
+    asyncio.run(test())
+
+
+def test_a_web_socket_is_no_request_that_does_not_end() -> None:
+    """Once it is open it may stay so; here for longer than a request might take."""
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
+        await receive()
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "text": (await receive())["text"]})
+
+    async def test() -> None:
+        server = make_server(
+            app, drain=AsyncMock(), drain_s=0, send_timeout_s=60, request_timeout_s=0.05
+        )
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            serving = asyncio.create_task(server.serve([listening]))
+            host, port = listening.getsockname()
+            async with connect(f"ws://{host}:{port}/") as web_socket:
+                silent, writer = await asyncio.open_connection(host, port)
+                with suppress(ConnectionError):
+                    assert b"" == await silent.read()  # the time of a request is over
+                writer.close()
+                await web_socket.send("still here")
+                assert "still here" == await web_socket.recv()
+            server.should_exit = True
+            await serving
+
+    asyncio.run(test())
 
 
 def test_a_server_without_a_model_ends_after_its_readers_were_told() -> None:

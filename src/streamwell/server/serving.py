@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from streamwell.server.frames import MAX_MESSAGE_BYTES, PING_S, WebSocketProtocol, quieten
+from streamwell.server.timed_requests import REQUEST_TIMEOUT_S, TimedRequests
 from streamwell.server.timed_writes import TimedWrites
 
 Drain = Callable[[float], Awaitable[None]]
@@ -49,7 +50,7 @@ class _Connection(h11.Connection):
         return sent
 
 
-class _Protocol(TimedWrites, H11Protocol):
+class _Protocol(TimedWrites, TimedRequests, H11Protocol):
     """uvicorn's protocol on our connection."""
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - passed on as they come
@@ -59,6 +60,7 @@ class _Protocol(TimedWrites, H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self.watch_writes()
+        self.watch_request()
 
 
 class DrainingServer(uvicorn.Server):
@@ -114,7 +116,12 @@ class DrainingServer(uvicorn.Server):
 
 
 def make_server(
-    app: ASGIApp, *, drain: Drain, drain_s: float, send_timeout_s: float
+    app: ASGIApp,
+    *,
+    drain: Drain,
+    drain_s: float,
+    send_timeout_s: float,
+    request_timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> DrainingServer:
     """A server ready to `serve()` on a listening socket, before any model is loaded.
 
@@ -123,12 +130,15 @@ def make_server(
         drain: lets live runs end for so many seconds: `drain_s` or, in a hurry, 0.
         drain_s: how long that is.
         send_timeout_s: how long a client may take nothing of what waits for it.
+        request_timeout_s: how long it may take to send a whole request.
     """
     quieten()
     config = uvicorn.Config(
         app,
         # h11 bounds the size of headers, httptools does not (docs/decisions/0006)
-        http=partial(_Protocol, send_timeout_s=send_timeout_s),  # type: ignore[arg-type] # only called
+        http=partial(  # type: ignore[arg-type] # only called
+            _Protocol, send_timeout_s=send_timeout_s, request_timeout_s=request_timeout_s
+        ),
         ws=partial(WebSocketProtocol, send_timeout_s=send_timeout_s),  # type: ignore[arg-type]
         ws_max_size=MAX_MESSAGE_BYTES,
         ws_ping_interval=PING_S,
