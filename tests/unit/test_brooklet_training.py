@@ -28,7 +28,14 @@ from training.brooklet.corpus import Conversation, conversation
 from training.brooklet.evaluate import wire_messages
 from training.brooklet.themes import SECOND_ROUND, mix_at
 from training.brooklet.tokenizer import TURN_END, encode_conversation, render
-from training.brooklet.train import LAST_ROUND, LATER_ROUNDS, Optimizer, mean_model, rate_at
+from training.brooklet.train import (
+    LAST_ROUND,
+    LATER_PEAK,
+    LATER_ROUNDS,
+    Optimizer,
+    mean_model,
+    rate_at,
+)
 from training.loss_curve import LossCurve
 from training.muon import Muon
 from training.trainer import Checkpoint
@@ -156,11 +163,12 @@ def test_a_later_round_begins_when_the_one_before_has_cooled_down() -> None:
     """From a part of the rate it falls at once; what is drawn after the first is another mix."""
     borders = (*LATER_ROUNDS, LAST_ROUND + 600)
     for begin, end in pairwise(borders):
-        peak, risen = LATER_ROUNDS[begin], 1 - 99 / (end - begin)
+        risen = 1 - 99 / (end - begin)
         steps = (begin - 1, begin + 99, (begin + end) // 2, end - 1)
         around = [rate_at(step, borders[-1]) for step in steps]
 
-        assert pytest.approx([0.0, risen * peak, 0.5 * peak, 0.0], abs=0.002) == around
+        shares = [LATER_PEAK * share for share in (0.0, risen, 0.5, 0.0)]
+        assert pytest.approx(shares, abs=0.002) == around
     assert mix_at(SECOND_ROUND - 1) is not mix_at(SECOND_ROUND)
     # a shorter run has fewer rounds
     assert pytest.approx(0.0, abs=0.004) == rate_at(999, 1000)

@@ -44,9 +44,9 @@ from training.trainer import (
 
 PEAK_RATE = 3e-3
 COOL_DOWN = 0.35  # of the first round's steps
-#: The steps that begin the later rounds; where the fall of each would begin, of the peak rate.
-LATER_ROUNDS = {SECOND_ROUND: 0.5, 7300: 0.5}
-LAST_ROUND = max(LATER_ROUNDS)
+LAST_ROUND = 7300  # the step that begins it
+LATER_ROUNDS = (SECOND_ROUND, LAST_ROUND)
+LATER_PEAK = 0.5  # of the peak rate: where the fall of a later round would begin
 ARTEFACTS = Path(__file__).resolve().parents[2] / "src/streamwell/models/brooklet"
 
 
@@ -77,11 +77,10 @@ def rate_at(step: int, steps: int) -> float:
     When the first round has cooled down, later ones rise and fall at once, each in a straight line:
     warm restarts (https://arxiv.org/abs/1608.03983).
     """
-    end = min((begin for begin in LATER_ROUNDS if begin > step), default=steps)
-    if step < SECOND_ROUND:
-        return rate_share(step, min(steps, end), COOL_DOWN)
-    begin = max(begin for begin in LATER_ROUNDS if begin <= step)
-    return LATER_ROUNDS[begin] * rate_share(step - begin, min(steps, end) - begin, 1.0)
+    begin = max((border for border in LATER_ROUNDS if border <= step), default=0)
+    end = min(border for border in (*LATER_ROUNDS, steps) if border > step)
+    peak, cool_down = (LATER_PEAK, 1.0) if begin else (1.0, COOL_DOWN)
+    return peak * rate_share(step - begin, end - begin, cool_down)
 
 
 def loss_sum(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:

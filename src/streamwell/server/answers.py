@@ -130,10 +130,13 @@ async def follow(resume: Resume, run_id: str, cursor: Cursor, lines: Lines) -> R
     )
 
 
-async def collect(reader: Reader, request: Request, *, can_return: bool) -> list[RunEvent] | None:
+async def collect(
+    reader: Reader, request: Request, *, knows_id: bool = False
+) -> list[RunEvent] | None:
     """All events of a run; `None` as soon as the client has gone.
 
-    The run waits for a client that left if it `can_return`, and is cancelled if not.
+    A client that left can ask again if it has named its request, or knows the run's id; then the
+    run waits for it, and else it is cancelled.
 
     Raises:
         EngineError: the run failed.
@@ -152,7 +155,7 @@ async def collect(reader: Reader, request: Request, *, can_return: bool) -> list
         reading.cancel()
         leaving.cancel()
         await asyncio.gather(reading, leaving, return_exceptions=True)
-        reader.close(resumable=can_return)
+        reader.close(resumable=knows_id or bool(reader.spec.terms.idempotency_key))
     if events and (error := failure(events[-1])) is not None:
         raise error
     return events

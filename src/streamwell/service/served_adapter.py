@@ -100,7 +100,7 @@ class ServedAdapter(Loadable):
 
     @property
     def _is_up(self) -> bool:
-        """The engine may have lost it when it restarted; to add it twice is harmless."""
+        """Never for certain: an engine that restarted may have lost it, so each load adds it."""
         return False
 
     @property

@@ -66,9 +66,7 @@ async def _answer(
     reader = await start(run)
     if body.stream:
         return EventStream(reader, _lines(services)(reader), ping_s=services.ping_s)
-    # who did not name the request cannot ask for its answer again
-    can_return = bool(run.terms.idempotency_key)
-    return await _whole(reader, request, services, can_return=can_return)
+    return await _whole(reader, request, services)
 
 
 async def _again(run_id: str, kind: RunKind, resume: Resume) -> Response:
@@ -79,13 +77,13 @@ async def _again(run_id: str, kind: RunKind, resume: Resume) -> Response:
     if resume.wants_stream:
         return await follow(resume, run_id, resume.cursor(run_id), _lines(services))
     reader = await runs.attach(run_id, resume.tenant)
-    return await _whole(reader, resume.request, services, can_return=True)
+    return await _whole(reader, resume.request, services, knows_id=True)
 
 
 async def _whole(
-    reader: Reader, request: Request, services: Services, *, can_return: bool
+    reader: Reader, request: Request, services: Services, *, knows_id: bool = False
 ) -> Response:
-    events = await collect(reader, request, can_return=can_return)
+    events = await collect(reader, request, knows_id=knows_id)
     if events is None:
         return Response(status_code=499)  # nobody reads it
     answer = completion_dict(reader.spec, events)

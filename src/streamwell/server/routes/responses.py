@@ -41,7 +41,7 @@ async def create_response(
         return EventStream(reader, encoder.lines, ping_s=services.ping_s)
     if body.background:
         return JSONBytes(await _begun(reader, services))
-    events = await collect(reader, request, can_return=bool(run.terms.idempotency_key))
+    events = await collect(reader, request)
     if events is None:
         return Response(status_code=499)  # nobody reads it
     return JSONBytes(response_dict(reader.spec, Standing(events)))
