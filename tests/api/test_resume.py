@@ -268,7 +268,7 @@ def test_a_server_goes_on_with_the_runs_of_one_that_is_gone(
         assert {first.spec.run_id} == rig.store.unended
 
         spec = first.spec
-        monkeypatch.setattr(rig.store, "adopt", lambda models: _as_list(spec, models))
+        monkeypatch.setattr(rig.store, "adopt", lambda models, _run_id: _as_list(spec, models))
         runs, log, engine, model = _server(rig)
         await log.open()
         await runs.recover()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from rig import Letters, SteppedEngine, read, request, text_of, turns, until
 
-from streamwell.core.errors import RunElsewhere
+from streamwell.core.errors import RunElsewhere, RunNotFound
 from streamwell.core.types import FinishReason
 from streamwell.service.admission import Admission
 from streamwell.service.models import ModelTable
@@ -45,9 +45,9 @@ class Server:
             await server.runs.end(run_id)
 
 
-async def _start(database: MemoryDatabase, servers: list[Server]) -> Server:
+async def _start(database: MemoryDatabase, servers: list[Server], model_name: str = "m") -> Server:
     engine = SteppedEngine()
-    model = ServedModel(("m",), engine, Letters, {})
+    model = ServedModel((model_name,), engine, Letters, {})
     log = RunLog(DurableStore(database))
     metrics = Metrics("0", lambda: {"m": engine.stats()})
     runs = SharedRuns(ModelTable([model]), log, Admission(8), metrics, grace_s=60.0)
@@ -110,6 +110,37 @@ def test_a_run_that_is_read_stays_where_it_is() -> None:
         reader.close()
 
     run(test)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_run_that_was_left_behind_can_be_ended(*, is_deleted: bool) -> None:
+    """Also by a server that cannot go on with it, for it has no such model."""
+
+    async def test() -> None:
+        database, servers = MemoryDatabase(), list[Server]()
+        gone = await _start(database, servers)
+        one, two = [(await gone.runs.start(request(max_tokens=9))).spec.run_id for _ in range(2)]
+        gone.engine.allow(4)
+        await turns()
+        await gone.runs.drain(0)
+        await gone.runs.log.close()
+        servers.clear()
+        heir = await _start(database, servers, "another")
+        await heir.runs.recover()
+        if is_deleted:
+            await heir.runs.delete(one, "")
+            with pytest.raises(RunNotFound):
+                await heir.runs.attach(one, "")
+        else:
+            await heir.runs.cancel(one, "")
+            events = await heir.runs.log.events(one)
+            assert "ab" == text_of(events)
+            assert FinishReason.CANCELLED is events[-2].finish_reason
+        with pytest.raises(RunElsewhere):  # it waits for a server with its model
+            await heir.runs.attach(two, "")
+        await heir.runs.log.close()
+
+    asyncio.run(test())
 
 
 def test_a_run_can_be_cancelled_from_elsewhere() -> None:

@@ -9,6 +9,7 @@ from http_rig import call
 from rig import Rig, read, request, run, text_of, turns
 
 from streamwell.core.errors import LeaseLost, RunElsewhere, StoreFailed
+from streamwell.core.types import EventKind, FinishReason
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -142,8 +143,6 @@ def test_a_run_whose_log_broke_goes_on() -> None:
         reader.close()
         with pytest.raises(RunElsewhere):
             await rig.runs.attach(reader.spec.run_id, "")
-        with pytest.raises(RunElsewhere):
-            await rig.runs.cancel(reader.spec.run_id, "")
         await rig.runs.recover()
         again = await rig.runs.attach(reader.spec.run_id, "")
         rig.engine.allow(100)
@@ -152,6 +151,30 @@ def test_a_run_whose_log_broke_goes_on() -> None:
 
         assert "abcdef" == text_of(events)
         assert list(range(len(events))) == [event.seq for event in events]
+
+    run(test, grace_s=1000.0)
+
+
+def test_a_run_whose_log_broke_can_be_cancelled() -> None:
+    """What was shown of it stays, with an end."""
+
+    async def test(rig: Rig) -> None:
+        reader = await rig.runs.start(request(max_tokens=6))
+        rig.engine.allow(2)
+        await turns()
+        rig.store.failures = [StoreFailed("disk full")]
+        rig.engine.allow(1)
+        await turns()
+        reader.close()
+        await rig.runs.cancel(reader.spec.run_id, "")
+        events = await rig.store.events(reader.spec.run_id)
+
+        assert "ab" == text_of(events)
+        assert (FinishReason.CANCELLED, EventKind.END) == (
+            events[-2].finish_reason,
+            events[-1].kind,
+        )
+        assert not rig.store.unended
 
     run(test, grace_s=1000.0)
 

@@ -247,7 +247,7 @@ def test_another_server_goes_on_within_a_call(
         await rig.runs.drain(0)
         logged = len(await rig.store.events(first.spec.run_id))
 
-        async def adopt(_models: object) -> list[RunSpec]:
+        async def adopt(_models: object, _run_id: str) -> list[RunSpec]:
             return [first.spec]
 
         monkeypatch.setattr(rig.store, "adopt", adopt)

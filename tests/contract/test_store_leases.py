@@ -41,6 +41,15 @@ def test_only_runs_of_the_named_models_are_adopted(store: Store, other: Store, r
     assert [] == run(other.adopt([]))
 
 
+def test_a_named_run_is_adopted_whatever_its_model(store: Store, other: Store, run: Run) -> None:
+    """It alone, if its store is closed: the others wait for who has their models."""
+    run(store.commit([a_run("a", model="river"), a_run("b", model="river")], []))
+    assert [] == run(other.adopt([], "b"))
+    run(store.close())
+    assert ["b"] == ids(run(other.adopt(["brooklet"], "b")))
+    assert ["a"] == ids(run(other.adopt(["river"], "nobody")))
+
+
 def test_a_living_store_keeps_its_runs(store: Store, other: Store, run: Run) -> None:
     """Nobody adopts from a store that is open, however often it asks; nor do its own runs pass."""
     run(store.commit([a_run("a")], []))

@@ -47,11 +47,11 @@ class Gate(MemoryStore):
             raise StoreFailed
         return await super().events(run_id, after_seq)
 
-    async def adopt(self, models: Collection[str]) -> list[RunSpec]:
+    async def adopt(self, models: Collection[str], run_id: str = "") -> list[RunSpec]:
         if self.is_lost:
             self.is_lost = False
             raise LeaseLost
-        return await super().adopt(models)
+        return await super().adopt(models, run_id)
 
     async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
         self.commits.append((len(runs), len(events)))

@@ -110,8 +110,8 @@ class Store(Protocol):
         """
         ...
 
-    async def adopt(self, models: Collection[str]) -> list[RunSpec]:
-        """Take over the runs of these models that have no end and whose lease has ended.
+    async def adopt(self, models: Collection[str], run_id: str = "") -> list[RunSpec]:
+        """Take over the runs of these models, and this run, if they have no end and no live lease.
 
         By `created_s`, then id. From then on their former holder can append nothing, should it
         live after all.

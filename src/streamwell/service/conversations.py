@@ -157,10 +157,10 @@ class Conversations:
         """
         terms = request.terms
         if not terms.conversation_id:
-            return await self._start(request)
+            return await self._runs.start(request, self._complete)
         async with self._turns.turn(terms.conversation_id):
             await self.find(terms.conversation_id, request.tenant)
-            reader = await self._start(request)
+            reader = await self._runs.start(request, self._complete)
             try:
                 await reader.wait_for_start()  # an item never names a run that is not there
                 items = _items_of(reader.spec, len(terms.messages))
@@ -173,21 +173,19 @@ class Conversations:
                 raise
         return reader
 
-    async def _start(self, request: RunRequest) -> Reader:
+    async def _complete(self, request: RunRequest) -> RunRequest:
+        """Put what was said before into the prompt."""
         terms = request.terms
-        if await self._runs.repeated(request) is None:
-            if terms.conversation_id:
-                path = await self._path(terms)
-                terms = replace(terms, previous_item_id=_last_id(path))
-                told = await self._told_along(path)
-            else:
-                told = await self._told_by(terms.previous_run_id, request.tenant)
-            messages = (*told, *terms.messages)
-            instructions = terms.instructions
-            system = (Message("system", instructions),) if instructions else ()
-            terms = replace(terms, messages=messages)
-            request = replace(request, prompts=((*system, *messages),), terms=terms)
-        return await self._runs.start(request)
+        if terms.conversation_id:
+            path = await self._path(terms)
+            terms = replace(terms, previous_item_id=_last_id(path))
+            told = await self._told_along(path)
+        else:
+            told = await self._told_by(terms.previous_run_id, request.tenant)
+        messages = (*told, *terms.messages)
+        system = (Message("system", terms.instructions),) if terms.instructions else ()
+        terms = replace(terms, messages=messages)
+        return replace(request, prompts=((*system, *messages),), terms=terms)
 
     async def _path(self, terms: RunTerms) -> Sequence[ConversationItem]:
         """The items that a run in a conversation goes on from."""

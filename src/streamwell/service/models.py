@@ -40,6 +40,9 @@ class ModelTable:
         """Names whose runs this server would generate."""
         return [name for name, model in self._by_name.items() if model.is_wanted]
 
+    def has(self, name: str) -> bool:
+        return name in self._by_name
+
     def find(self, name: str) -> Served:
         """The model of this name; the empty name means the first one.
 

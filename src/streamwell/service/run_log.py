@@ -81,15 +81,15 @@ class RunLog:
         self._has_work.set()
 
     async def adopt(
-        self, models: Collection[str], busy_ids: Collection[str] = ()
+        self, models: Collection[str], busy_ids: Collection[str] = (), run_id: str = ""
     ) -> list[tuple[RunSpec, list[RunEvent]]]:
-        """Take over the runs of these models that nobody drives; they are live from now on.
+        """Take over the runs of these models, and this run; they are live from now on.
 
-        Those are the runs that a server left behind, and our own whose log broke, but for those
-        that somebody here has not let go of yet. Raises `StoreFailed`.
+        Of those that nobody drives: runs that a server left behind, and our own whose log broke,
+        but for those that somebody here has not let go of yet. Raises `StoreFailed`.
         """
         # those of the store are ours from here on: if one cannot be read, all wait for next time
-        self._broken |= {spec.run_id for spec in await self._adopt_from_store(models)}
+        self._broken |= {spec.run_id for spec in await self._adopt_from_store(models, run_id)}
         run_ids = self._broken - set(busy_ids)
         found = [(await self._store.run(id_), await self._store.events(id_)) for id_ in run_ids]
         adopted = [
@@ -258,14 +258,14 @@ class RunLog:
             if event.kind is EventKind.END:
                 del self._live[event.run_id]
 
-    async def _adopt_from_store(self, models: Collection[str]) -> list[RunSpec]:
+    async def _adopt_from_store(self, models: Collection[str], run_id: str) -> list[RunSpec]:
         """This also tells whether the store works, and works again. Raises `StoreFailed`."""
         lease = self._num_renewals
         try:
             if self.is_failing:
                 await self._store.open()  # a lost lease may have left it closed
                 await self._store.check_writable()
-            specs = await self._store.adopt(models)
+            specs = await self._store.adopt(models, run_id)
         except LeaseLost:
             await self._renew(lease)
             return []

@@ -8,13 +8,14 @@ it no longer. It goes on when a reader comes back in time; else it is cancelled.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import structlog
 
 from streamwell.core.errors import (
-    IdempotencyConflict,
     LoadError,
+    RunElsewhere,
     RunNotFound,
     ShuttingDown,
     Unavailable,
@@ -28,6 +29,7 @@ from streamwell.service.driver import Driver
 from streamwell.service.models import ModelTable, Served
 from streamwell.service.once import Once
 from streamwell.service.reader import Reader
+from streamwell.service.repeats import earlier_run
 from streamwell.service.run import Run
 from streamwell.service.run_log import RunLog
 from streamwell.telemetry import Metrics
@@ -37,6 +39,9 @@ log = structlog.get_logger()
 DEFAULT_GRACE_S = 30.0
 #: Runs that may wait for a reader; those beyond are cancelled as if there was no grace.
 MAX_PAUSED = 1024
+
+#: Adds what a run that is to begin has to know: what it goes on from.
+Complete = Callable[[RunRequest], Awaitable[RunRequest]]
 
 
 class RunService:
@@ -67,10 +72,11 @@ class RunService:
     def is_draining(self) -> bool:
         return self._admission.is_closed
 
-    async def start(self, request: RunRequest) -> Reader:
+    async def start(self, request: RunRequest, complete: Complete | None = None) -> Reader:
         """Accept a run and begin to generate it; returns its first reader.
 
-        A request with an Idempotency-Key that was seen before gets a reader of that run.
+        A request with an Idempotency-Key that was seen before gets a reader of that run; any other
+        is completed first, and what that raises is raised.
 
         Raises:
             InvalidRequest, ModelNotFound: the caller's mistake.
@@ -79,27 +85,12 @@ class RunService:
         """
         key = (request.tenant, request.terms.idempotency_key)
         if not key[1]:
-            return await self._start(request)
+            return await self._start(request, complete)
         async with self._once.turn(key):
-            if (earlier := await self.repeated(request)) is None:
-                return await self._start(request)
-            return await self.attach(earlier.run_id, request.tenant)
-
-    async def repeated(self, request: RunRequest) -> RunSpec | None:
-        """The run that this request was given before, by its key; a cancelled one is no answer.
-
-        Raises `IdempotencyConflict` if the key stands for another request.
-        """
-        tenant, key = request.tenant, request.terms.idempotency_key
-        if not key:
-            return None
-        live = (spec for spec in self.live(tenant) if spec.terms.idempotency_key == key)
-        earlier = next(live, None) or await self.log.run_of_key(tenant, key)
-        if earlier is None:
-            return None
-        if earlier.terms.fingerprint != request.terms.fingerprint:
-            raise IdempotencyConflict
-        return None if await self.log.was_cancelled(earlier.run_id) else earlier
+            earlier = await earlier_run(request, self.live(request.tenant), self.log)
+            if earlier is not None:
+                return await self.attach(earlier.run_id, request.tenant)
+            return await self._start(request, complete)
 
     async def find(self, run_id: str, tenant: str) -> RunSpec:
         """Raises `RunNotFound` for an unknown run and for another tenant's."""
@@ -143,6 +134,10 @@ class RunService:
             RunElsewhere: another server drives it.
         """
         spec = await self.find(run_id, tenant)
+        try:
+            await self.log.check_seq(run_id, -1)
+        except RunElsewhere:
+            await self.recover(run_id)  # whoever drove it may be gone
         if (run := self._live.get(run_id)) is not None:
             self._cancel(run)
         if self.log.is_live(run_id):  # its end may be on its way to the store
@@ -166,18 +161,22 @@ class RunService:
         await self.cancel(run_id, tenant)
         await self.log.delete(run_id)
 
-    async def recover(self) -> None:
+    async def recover(self, run_id: str = "") -> None:
         """Go on with runs that nobody drives; they wait for their models by themselves.
 
         To be called now and then: servers on the same store may end, the store may have failed
-        us, and a model be there that could not be loaded before. Raises `StoreFailed`.
+        us, and a model be there that could not be loaded before. The run of this id is taken up
+        whatever its model is, and ended if that is not served here. Raises `StoreFailed`.
         """
         for run in [run for run in self._live.values() if run.is_stranded]:
             if self._models.find(run.spec.model).is_ready:
                 self._go_on(run)
-        adopted = await self.log.adopt(self._models.wanted_names, self._live)
+        adopted = await self.log.adopt(self._models.wanted_names, self._live, run_id)
         for spec, events in adopted:
             run = self._live[spec.run_id] = Run.from_log(spec, events)
+            if not self._models.has(spec.model):
+                self._end(run)
+                continue
             self._metrics.continued.labels("server").inc()
             if run.is_alone:
                 self._await_reader(run)
@@ -211,7 +210,8 @@ class RunService:
         await asyncio.sleep(0)  # let the tasks' callbacks have their turn
         await self.log.suspend()
 
-    async def _start(self, request: RunRequest) -> Reader:
+    async def _start(self, request: RunRequest, complete: Complete | None) -> Reader:
+        request = await complete(request) if complete else request
         model = self._models.find(request.model)
         num_choices = len(request.prompts) * request.num_choices
         with model.in_use():

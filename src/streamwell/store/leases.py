@@ -42,16 +42,16 @@ def take_lease(connection: Connection, proof: Proof, created_s: float) -> int:
 
 
 def adopt(
-    connection: Connection, proof: Proof, lease_id: int, models: Collection[str]
+    connection: Connection, proof: Proof, lease_id: int, is_wanted: ColumnElement[bool]
 ) -> list[RunSpec]:
-    """Give this lease the runs of these models that nobody drives; by `created_s`, then id."""
-    is_wanted = (RUNS.c.model.in_(models), *is_of_others(lease_id))
-    gone = gone_leases(connection, proof, select(RUNS.c.lease_id).where(*is_wanted).distinct())
+    """Give this lease the wanted runs that nobody drives; by `created_s`, then id."""
+    is_foreign = (is_wanted, *is_of_others(lease_id))
+    gone = gone_leases(connection, proof, select(RUNS.c.lease_id).where(*is_foreign).distinct())
     if not gone:
         return []
     # Before the runs are read: this waits for commits of these leases that are under way.
     connection.execute(update(LEASES).where(LEASES.c.id.in_(gone)).values(revoked=True))
-    is_adopted = (*is_wanted, belongs_to(gone))
+    is_adopted = (*is_foreign, belongs_to(gone))
     oldest_first = select(RUNS.c.spec).where(*is_adopted).order_by(RUNS.c.created_s, RUNS.c.id)
     specs = [spec_from_row(row) for row in connection.execute(oldest_first.with_for_update())]
     connection.execute(update(RUNS).where(*is_adopted).values(lease_id=lease_id))

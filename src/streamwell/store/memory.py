@@ -63,13 +63,13 @@ class MemoryStore(MemoryConversations):
             if event.kind is EventKind.END:
                 stored[event.run_id].ended_s = self._clock()
 
-    async def adopt(self, models: Collection[str]) -> list[RunSpec]:
-        """Take over the runs of these models that have no end and whose lease has ended."""
+    async def adopt(self, models: Collection[str], run_id: str = "") -> list[RunSpec]:
+        """Take over the runs of these models, and this run, that have no end and no live lease."""
         lease_id = self._own_lease()
         adopted = [
             run
             for run in self._database.runs.values()
-            if run.spec.model in models and self._is_orphan(run)
+            if (run.spec.model in models or run.spec.run_id == run_id) and self._is_orphan(run)
         ]
         for run in adopted:
             self._database.revoked_ids.add(run.lease_id)

@@ -12,6 +12,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    or_,
     select,
     true,
     update,
@@ -105,13 +106,14 @@ class SqlStore(SqlConversations, SqlFolding, SqlRetention):
 
         await self._write(write)
 
-    async def adopt(self, models: Collection[str]) -> list[RunSpec]:
-        """Take over the runs of these models that have no end and whose lease has ended."""
-        return await self._write(
-            lambda connection: adopt(
-                connection, self._proof, self._own_lease(connection), sorted(models)
-            )
-        )
+    async def adopt(self, models: Collection[str], run_id: str = "") -> list[RunSpec]:
+        """Take over the runs of these models, and this run, that have no end and no live lease."""
+
+        def write(connection: Connection) -> list[RunSpec]:
+            is_wanted = or_(RUNS.c.model.in_(sorted(models)), RUNS.c.id == run_id)
+            return adopt(connection, self._proof, self._own_lease(connection), is_wanted)
+
+        return await self._write(write)
 
     async def release(self, run_id: str) -> None:
         """Let go of a run of this store's lease, for the next one who adopts; else nothing."""
