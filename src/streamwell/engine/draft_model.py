@@ -18,7 +18,7 @@ from itertools import accumulate
 
 import torch
 
-from streamwell.engine.attention import order_chunks
+from streamwell.engine.batch_layout import order_chunks
 from streamwell.engine.model_runner import Model
 from streamwell.engine.sampler import Sampler
 from streamwell.engine.sequence import Chunk, Step

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-from streamwell.engine.attention import order_chunks
+from streamwell.engine.batch_layout import order_chunks
 from streamwell.engine.sampler import Sampler
 from streamwell.engine.sequence import Chunk, Sampled, Sequence, Step
 

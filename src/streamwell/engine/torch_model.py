@@ -11,8 +11,8 @@ from streamwell.engine.attention import (
     LayerShape,
     PagedAttention,
     PagedCache,
-    build_layout,
 )
+from streamwell.engine.batch_layout import build_layout
 from streamwell.engine.linear import Adapted
 from streamwell.engine.lora.table import AdapterTable
 from streamwell.engine.sequence import Chunk
