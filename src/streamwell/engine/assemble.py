@@ -85,6 +85,20 @@ def assemble(
     spec = None if config.model_impl == "transformers" else describe(model_config)
     if spec is None:
         return _foreign(config, path, dtype, device, report)
+    return _own_decoder(config, path, model_config, spec, max_model_len, dtype, device, report)
+
+
+def _own_decoder(
+    config: EngineConfig,
+    path: Path,
+    model_config: Mapping[str, Any],
+    spec: DecoderSpec,
+    max_model_len: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    report: Report,
+) -> Assembled:
+    """On the native helper, or if that does not fit, in PyTorch."""
     # what will be rounded anew need not take four bytes a number until then
     unrounded = dtype if config.quantization == "none" else torch.float16
     weights = canonical_weights(model_config, spec, read_weights(path, report, unrounded))
