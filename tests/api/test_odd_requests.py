@@ -48,6 +48,34 @@ def test_what_json_can_spell_can_be_named() -> None:
     run(test)
 
 
+def test_what_cannot_be_named_is_refused() -> None:
+    """A field that nobody knows can still be too deep, or its name no text, for a fingerprint."""
+
+    async def test(rig: Rig) -> None:
+        deep: list[Any] = []
+        for _ in range(300):
+            deep = [deep]
+        for odd in (deep, {"\ud800": 1}):
+            assert (400, None, None) == await error(
+                rig, "POST", CHAT, _chat(HELLO, x=odd), headers=NAMED
+            )
+
+    run(test)
+
+
+def test_a_page_of_another_site_begins_no_conversation() -> None:
+    """It can send an empty body without asking first."""
+
+    async def test(rig: Rig) -> None:
+        foreign = {"sec-fetch-site": "cross-site"}
+        path = "/v1/conversations"
+        assert (403, None, "not_allowed") == await error(rig, "POST", path, headers=foreign)
+        assert [] == (await ok(rig, "GET", path))["data"]
+        assert await ok(rig, "POST", path)
+
+    run(test)
+
+
 def test_pages_of_other_origins_may_send_any_header() -> None:
     """OpenAI's client sends some of its own, which a browser asks about first."""
 

@@ -179,6 +179,35 @@ def test_a_run_whose_log_broke_can_be_cancelled() -> None:
     run(test, grace_s=1000.0)
 
 
+def test_a_run_that_was_not_kept_has_no_place() -> None:
+    """Its caller hears that, and nothing of the database's own words."""
+
+    async def test(rig: Rig) -> None:
+        rig.store.failures = [StoreFailed('no host "db.internal"')]
+        answer = await call(rig, "POST", "/v1/runs", {"prompt": "a", "background": True})
+
+        assert (503, "store_failed") == (answer.status, answer.json["error"]["code"])
+        assert "db.internal" not in answer.json["error"]["message"]
+
+    run(test)
+
+
+def test_what_a_database_says_is_not_for_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may name hosts, users and paths."""
+
+    async def test(rig: Rig) -> None:
+        async def fails(_run_id: str) -> None:
+            raise StoreFailed('no password for user "streamwell"')
+
+        monkeypatch.setattr(rig.store, "run", fails)
+        answer = await call(rig, "GET", "/v1/runs/text-0")
+
+        assert (503, "store_failed") == (answer.status, answer.json["error"]["code"])
+        assert "streamwell" not in answer.json["error"]["message"]
+
+    run(test)
+
+
 async def _readiness(rig: Rig) -> tuple[int, str]:
     answer = await call(rig, "GET", "/ready")
     return answer.status, answer.json["status"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import openai
 import pytest
-from harness import ServerProcess
+from harness import ServerProcess, StartServer
 from openai.types import CompletionUsage
 from openai.types.chat import ChatCompletionChunk
 
@@ -136,3 +137,29 @@ def test_models_are_listed_and_found(client: openai.OpenAI) -> None:
 
     assert [MODEL] == [card.id for card in cards]
     assert cards[0] == client.models.retrieve(MODEL)
+
+
+def test_a_silent_stream_goes_on(start_server: StartServer) -> None:
+    """Comments between its frames are nothing to the client."""
+    flags = ("--scripted-step-s", "0.2", "--sse-ping-s", "0.02")
+    server = start_server("--engine", "scripted", *flags)
+    server.wait_until_ready()
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0) as client:
+        chunks = _chunks(client, max_tokens=3)
+        events = list(client.responses.create(input="Hello!", max_output_tokens=16, stream=True))
+
+    assert "length" == chunks[-1].choices[0].finish_reason
+    assert events[-1].type in ("response.completed", "response.incomplete")
+
+
+def test_a_shutdown_is_told(start_server: StartServer) -> None:
+    """A stream that a shutdown cuts ends with the error that says so."""
+    flags = ("--scripted-step-s", "3600", "--drain-s", "0.1")
+    server = start_server("--engine", "scripted", *flags)
+    server.wait_until_ready()
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0) as client:
+        stream = client.chat.completions.create(model=MODEL, messages=MESSAGES, stream=True)
+        next(stream)
+        server.signal(signal.SIGTERM)
+        with pytest.raises(openai.APIError, match="shutting down"):
+            next(stream)

@@ -17,7 +17,10 @@ from streamwell.server.convert.openai import (
     chat_run,
     completion_run,
 )
-from streamwell.server.convert.unsupported import refuse_unsupported
+from streamwell.server.convert.unsupported import (
+    refuse_unsupported,
+    refuse_unsupported_in_chat,
+)
 from streamwell.server.schemas.fields import WireModel
 from streamwell.server.schemas.openai import ChatRequest, CompletionRequest
 from streamwell.server.schemas.responses import ResponseRequest
@@ -186,6 +189,9 @@ def test_what_changes_nothing_is_tolerated(
         ("audio", {}),
         ("modalities", ["text", "audio"]),
         ("skip_special_tokens", False),
+        ("add_special_tokens", False),
+        ("include_stop_str_in_output", True),
+        ("verbosity", "low"),
     ],
 )
 def test_what_would_change_the_answer_is_refused(name: str, value: object) -> None:
@@ -194,3 +200,24 @@ def test_what_would_change_the_answer_is_refused(name: str, value: object) -> No
         refuse_unsupported({"foo": 1, name: value})
 
     assert name == refused.value.param
+
+
+def test_what_is_neutral_depends_on_the_route() -> None:
+    """A text gets its special tokens from the tokenizer, a chat from the template."""
+    assert [] == refuse_unsupported({"add_special_tokens": True})
+    assert [] == refuse_unsupported_in_chat({"add_special_tokens": False})
+    with pytest.raises(InvalidRequest, match="add_special_tokens"):
+        refuse_unsupported_in_chat({"add_special_tokens": True})
+
+
+def test_options_of_the_stream_are_looked_at() -> None:
+    """A field within a field is refused, or noted, under its whole name."""
+    body = {"messages": [{"role": "user", "content": "Hi"}], "stream": True}
+    usual = ChatRequest.model_validate(body | {"stream_options": {"include_usage": True}})
+    odd = ChatRequest.model_validate(body | {"stream_options": {"foo": 1}})
+    each = ChatRequest.model_validate(body | {"stream_options": {"continuous_usage_stats": True}})
+
+    assert [] == refuse_unsupported_in_chat(usual.extra_fields)
+    assert ["stream_options.foo"] == refuse_unsupported_in_chat(odd.extra_fields)
+    with pytest.raises(InvalidRequest, match=r"stream_options\.continuous_usage_stats"):
+        refuse_unsupported_in_chat(each.extra_fields)

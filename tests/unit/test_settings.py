@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,23 @@ def test_an_empty_key_is_refused_everywhere(keys: tuple[str, ...]) -> None:
     """An unset variable in `--api-key "$KEY"` must not open the server to everybody."""
     with pytest.raises(InvalidRequest, match="api-key"):
         Settings(api_key=keys)
+
+
+@pytest.mark.parametrize("name", ["STREAMWELL_API_KEY", "STREAMWELL_ADMIN_KEY"])
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_empty_variable_for_a_key_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """As an unset one that a unit or a compose file passes on; beside a key it opens nothing."""
+    started: list[Settings] = []
+    program = import_module("streamwell.cli.serve")  # its package has a function of that name
+    monkeypatch.setattr(program, "run", lambda _models, settings: started.append(settings))
+    monkeypatch.setenv(name, value)
+    with pytest.raises(InvalidRequest, match=name):
+        app(["serve"], exit_on_error=False)
+    app(["serve", "--api-key", "secret"], exit_on_error=False, result_action="return_value")
+
+    assert [("secret",)] == [settings.api_key for settings in started]
 
 
 def test_hosts_are_checked_where_no_key_guards() -> None:

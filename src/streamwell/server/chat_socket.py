@@ -113,7 +113,7 @@ class ChatSocket:
 
     async def _prompt(self, message: PromptMessage) -> None:
         body = StartRunRequest.model_validate(message.model_extra)
-        self._services.unknown_fields.note(refuse_unsupported(body.model_extra))
+        self._services.unknown_fields.note(refuse_unsupported(body.extra_fields))
         run = text_run(body, self._tenant, message.idempotency_key or "")
         self._check_room()
         reader = await self._services.runs.start(run)

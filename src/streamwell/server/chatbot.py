@@ -71,7 +71,7 @@ class Chatbot:
         """Look at the query; what is wrong with it is told, and ends the connection."""
         try:
             self._asked = from_query(ChatbotRequest, self._socket)
-            self._services.unknown_fields.note(refuse_unsupported(self._asked.model_extra))
+            self._services.unknown_fields.note(refuse_unsupported(self._asked.extra_fields))
             self._preset = self._services.presets.find_for_chat(self._asked.preset)
         except RequestValidationError as error:
             body = describe_invalid(error.errors())

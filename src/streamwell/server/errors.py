@@ -89,7 +89,11 @@ def describe(error: StreamwellError) -> tuple[int, dict[str, Any]]:
         if isinstance(error, cls):
             break
     param = error.param if isinstance(error, InvalidRequest) else None
-    return status, _body(str(error), kind, param, getattr(error, "code", None) or code)
+    message = str(error)
+    if isinstance(error, StoreFailed):  # a database's own words may name hosts, users and paths
+        log.warning("a request found the store failing", error=message)
+        message = str(StoreFailed())
+    return status, _body(message, kind, param, getattr(error, "code", None) or code)
 
 
 def answer_of(error: StreamwellError) -> JSONBytes:

@@ -18,6 +18,8 @@ MAX_FRAGMENTS = 1024
 PING_S = 20.0
 #: Pings and pongs of a client in the time between two of ours.
 MAX_CONTROL_FRAMES = 256
+#: Messages that wait for the application; while more do, nothing is read.
+MAX_WAITING_MESSAGES = 8
 _MAX_UNREAD_BYTES = 1 << 17
 _POLICY = 1008
 _LINGER_S = 2.0
@@ -80,11 +82,22 @@ class WebSocketProtocol(TimedWrites, WebSocketsSansIOProtocol):
         else:
             super().handle_pong(event)
 
+    def send_receive_event_to_app(self) -> None:
+        """Read on: the client's pongs, and its leaving, come behind its messages."""
+        super().send_receive_event_to_app()
+        if self.read_paused and self.queue.qsize() < MAX_WAITING_MESSAGES:
+            self.read_paused = False
+            self.transport.resume_reading()
+
     def send_keepalive_ping(self) -> None:
         self._num_control_frames = 0
         super().send_keepalive_ping()
 
     def keepalive_timeout(self) -> None:
+        if self.read_paused:  # the answer may be there, and cannot be seen
+            self.pong_timer = self.pending_ping_payload = None
+            self.schedule_ping()
+            return
         super().keepalive_timeout()
         # what waits to be sent would keep the connection of a client that reads no more
         self.transport.abort()

@@ -20,7 +20,9 @@ from streamwell.server.cursor import frame_id
 from streamwell.server.run_response import HEADERS, RunResponse, body_part
 from streamwell.service.reader import Reader
 
-_PING = b": ping\n\n"
+#: A comment ends with its line. At an empty line OpenAI's client, which forgets no id, would see an
+#: event without data. So `retry` has no empty line of its own, either.
+_PING = b": ping\n"
 
 #: One event to the JSON payloads of its frames.
 Payloads = Callable[[RunEvent], list[bytes]]
@@ -79,11 +81,13 @@ class EventStream(RunResponse):
                 if body := b"".join(map(self._frames, events)):
                     await send(body_part(body, more=True))
                     self._sent_s = loop.time()
-        except StoreFailed as failure:
-            await send(body_part(self._broken(str(failure), "store_failed"), more=True))
+        except StoreFailed:  # a database's own words are for the log alone
+            await send(body_part(self._broken(str(StoreFailed()), "store_failed"), more=True))
         except ShuttingDown as failure:
-            body = b"retry: %d\n\n" % (1000 * failure.retry_after_s)
-            if not self._for_eventsource:
+            body = b"retry: %d\n" % (1000 * failure.retry_after_s)
+            if self._for_eventsource:
+                body += b"\n"
+            else:
                 body += self._broken(f"{failure} The run goes on after it.", failure.code)
             await send(body_part(body, more=True))
         finally:

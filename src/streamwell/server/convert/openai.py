@@ -117,8 +117,16 @@ def run_terms(kind: RunKind, body: GenerationRequest, idempotency_key: str) -> R
 
 
 def _fingerprint(kind: RunKind, body: GenerationRequest) -> str:
-    """Equal for equal requests, whatever the order of their fields."""
-    fields = body.model_dump(mode="json", exclude_none=True)
+    """Equal for equal requests, whatever the order of their fields.
+
+    Raises:
+        InvalidRequest: it cannot be written down again.
+    """
+    try:
+        fields = body.model_dump(mode="json", exclude_none=True)
+    except ValueError:
+        message = "a field of the body is nested too deeply, or a name in it is no text"
+        raise InvalidRequest(message) from None
     # unlike orjson, this takes integers of any size and text that is not Unicode
     canonical = json.dumps([kind, fields], sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()

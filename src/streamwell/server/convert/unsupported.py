@@ -14,6 +14,7 @@ from streamwell.core.errors import InvalidRequest
 #: Known fields that would change the answer, and the values that would not.
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "add_generation_prompt": (True,),
+    "add_special_tokens": (True,),
     "allowed_token_ids": ([],),
     "audio": (),
     "bad_words": ([],),
@@ -21,6 +22,7 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "chat_template": (),
     "chat_template_kwargs": ({},),
     "continue_final_message": (False,),
+    "detokenize": (True,),
     "documents": ([],),
     "echo": (False,),
     "function_call": ("none",),
@@ -29,42 +31,54 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "guided_grammar": (),
     "guided_json": (),
     "guided_regex": (),
+    "include_reasoning": (True,),
+    "include_stop_str_in_output": (False,),
     "length_penalty": (1, 1.0),
+    "logits_processors": ([],),
     "logprobs": (False,),
     "max_completion_tokens": (),
     "min_new_tokens": (0,),
     "modalities": (["text"],),
+    "moderation": (),
     "prediction": (),
+    "prompt_embeds": (),
     "prompt_logprobs": (),
     "reasoning_effort": (),
     "response_format": ({"type": "text"},),
+    "return_token_ids": (False,),
+    "return_tokens_as_token_ids": (False,),
     "skip_special_tokens": (True,),
+    "spaces_between_special_tokens": (True,),
     "structured_outputs": (),
     "suffix": ("",),
+    "thinking_token_budget": (),
     "tool_choice": ("none", "auto"),
     "tools": ([],),
     "top_logprobs": (0,),
     "truncate": (),
     "truncate_prompt_tokens": (),
     "use_beam_search": (False,),
+    "verbosity": ("medium",),
     "web_search_options": (),
+    "stream_options.continuous_usage_stats": (False,),
+    "stream_options.include_obfuscation": (False,),
 }
+#: The same for chats: their template writes the special tokens.
+_NEUTRAL_IN_CHAT: Mapping[str, tuple[Any, ...]] = {**_NEUTRAL, "add_special_tokens": (False,)}
 
 #: The same for the Responses API, on top; with a dot, those of nested objects.
 _NEUTRAL_IN_RESPONSES: Mapping[str, tuple[Any, ...]] = {
-    **_NEUTRAL,
+    **_NEUTRAL_IN_CHAT,
     "access_programs": ({},),
     "context_management": ([],),
     "image": ({},),
     "include": ([],),
     "max_tool_calls": (),
-    "moderation": (),
     "prompt": (),
     "reasoning": ({},),
     "reasoning.effort": ("none",),
     "reasoning.generate_summary": (),
     "reasoning.summary": (),
-    "stream_options.include_obfuscation": (False,),
     "text": ({},),
     "text.format": ({"type": "text"},),
     "text.verbosity": ("medium",),
@@ -92,29 +106,38 @@ def refuse_unsupported(extra: Mapping[str, Any] | None) -> list[str]:
     Raises:
         InvalidRequest: a known parameter that we do not serve is set.
     """
-    return _refuse(extra or {}, _NEUTRAL)
+    return _refuse(extra, _NEUTRAL)
+
+
+def refuse_unsupported_in_chat(extra: Mapping[str, Any] | None) -> list[str]:
+    """The same for chat completions."""
+    return _refuse(extra, _NEUTRAL_IN_CHAT)
 
 
 def refuse_unsupported_in_response(extra: Mapping[str, Any] | None) -> list[str]:
-    """The same for the Responses API, which has parameters within parameters."""
-    fields: dict[str, Any] = {}
-    for name, value in (extra or {}).items():
-        if name in _NESTED and isinstance(value, dict):
-            fields |= {f"{name}.{inner}": inner_value for inner, inner_value in value.items()}
-        else:
-            fields[name] = value
-    return _refuse(fields, _NEUTRAL_IN_RESPONSES)
+    """The same for the Responses API."""
+    return _refuse(extra, _NEUTRAL_IN_RESPONSES)
 
 
-def _refuse(fields: Mapping[str, Any], neutral: Mapping[str, tuple[Any, ...]]) -> list[str]:
+def _refuse(extra: Mapping[str, Any] | None, neutral: Mapping[str, tuple[Any, ...]]) -> list[str]:
     unknown = []
-    for name, value in fields.items():
+    for name, value in _flat(extra or {}).items():
         if name in neutral:
             if value is not None and not _is_one_of(value, neutral[name]):
                 raise InvalidRequest(f"{name} is not supported yet", name)
         elif name not in _HARMLESS:
             unknown.append(name)
     return unknown
+
+
+def _flat(extra: Mapping[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in extra.items():
+        if name in _NESTED and isinstance(value, dict):
+            fields |= {f"{name}.{inner}": inner_value for inner, inner_value in value.items()}
+        else:
+            fields[name] = value
+    return fields
 
 
 def _is_one_of(value: object, neutral: tuple[Any, ...]) -> bool:

@@ -14,7 +14,10 @@ from streamwell.server.convert.openai import (
     completion_dict,
     completion_run,
 )
-from streamwell.server.convert.unsupported import refuse_unsupported
+from streamwell.server.convert.unsupported import (
+    refuse_unsupported,
+    refuse_unsupported_in_chat,
+)
 from streamwell.server.deps import Services, ServicesDep, TenantDep, routers
 from streamwell.server.errors import JSONBytes
 from streamwell.server.schemas.fields import GenerationRequest
@@ -30,7 +33,7 @@ async def chat_completions(
     body: ChatRequest, request: Request, services: ServicesDep, tenant: TenantDep
 ) -> Response:
     """Answer a conversation."""
-    services.unknown_fields.note(refuse_unsupported(body.model_extra))
+    services.unknown_fields.note(refuse_unsupported_in_chat(body.extra_fields))
     body = services.chat_dialect.complete(body)
     run = chat_run(body, tenant, idempotency_key(request))
     return await _answer(run, body, request, services)
@@ -41,7 +44,7 @@ async def completions(
     body: CompletionRequest, request: Request, services: ServicesDep, tenant: TenantDep
 ) -> Response:
     """Continue one or more texts."""
-    services.unknown_fields.note(refuse_unsupported(body.model_extra))
+    services.unknown_fields.note(refuse_unsupported(body.extra_fields))
     run = completion_run(body, tenant, idempotency_key(request))
     return await _answer(run, body, request, services)
 

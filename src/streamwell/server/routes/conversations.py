@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from streamwell.server.convert.items import item_dict
@@ -15,6 +15,7 @@ from streamwell.server.convert.messages import (
 from streamwell.server.deps import ClosedRoute, ServicesDep, TenantDep
 from streamwell.server.errors import JSONBytes
 from streamwell.server.paging import NewestFirstDep
+from streamwell.server.queries import refuse_other_sites
 from streamwell.server.schemas.conversations import (
     CreateConversationRequest,
     CreateItemsRequest,
@@ -26,9 +27,14 @@ router = APIRouter(route_class=ClosedRoute, prefix="/conversations", tags=["conv
 
 @router.post("", response_model=None)
 async def create_conversation(
-    services: ServicesDep, tenant: TenantDep, body: CreateConversationRequest | None = None
+    request: Request,
+    services: ServicesDep,
+    tenant: TenantDep,
+    body: CreateConversationRequest | None = None,
 ) -> Response:
     """Begin a conversation."""
+    if body is None:  # a page of another site can send nothing without asking first
+        refuse_other_sites(request, services)
     body = body or CreateConversationRequest.model_validate({})
     services.unknown_fields.note(list(body.model_extra or ()))
     messages = [core_message(item) for item in body.items]

@@ -104,7 +104,7 @@ async def _start(
         InvalidRequest: the prompt or the preset is wrong.
         Unavailable, StoreFailed: not now.
     """
-    services.unknown_fields.note(refuse_unsupported(body.model_extra))
+    services.unknown_fields.note(refuse_unsupported(body.extra_fields))
     preset = services.presets.find(body.preset)
     try:
         reader = await services.runs.start(prompt_run(body, body.prompt, preset, tenant, key))

@@ -30,10 +30,7 @@ async def create_response(
     body: ResponseRequest, request: Request, services: ServicesDep, tenant: TenantDep
 ) -> Response:
     """Answer a text or messages, on top of what was said before."""
-    fields = dict(body.model_extra or {})
-    if body.stream_options is not None:
-        fields["stream_options"] = dict(body.stream_options.model_extra or {})
-    services.unknown_fields.note(refuse_unsupported_in_response(fields))
+    services.unknown_fields.note(refuse_unsupported_in_response(body.extra_fields))
     run = response_run(body, tenant, idempotency_key(request))
     reader = await services.conversations.answer(run)
     if body.stream:

@@ -27,10 +27,13 @@ async def start_run(
     body: StartRunRequest, request: Request, services: ServicesDep, tenant: TenantDep
 ) -> Response:
     """Start a run and say where it can be followed; unless in the background, it waits for that."""
-    services.unknown_fields.note(refuse_unsupported(body.model_extra))
+    services.unknown_fields.note(refuse_unsupported(body.extra_fields))
     reader = await services.runs.start(text_run(body, tenant, idempotency_key(request)))
     run_id = reader.spec.run_id
-    reader.close()
+    try:
+        await reader.wait_for_start()  # what has a place can be asked for there
+    finally:
+        reader.close()
     return JSONBytes(
         await _run_dict(run_id, services, tenant), 201, {"Location": f"/v1/runs/{run_id}"}
     )
@@ -88,7 +91,7 @@ async def stream(resume: ResumeDep) -> Response:
     services = resume.services
     refuse_other_sites(resume.request, services)
     body = from_query(StartRunRequest, resume.request)
-    services.unknown_fields.note(refuse_unsupported(body.model_extra))
+    services.unknown_fields.note(refuse_unsupported(body.extra_fields))
     starting = services.runs.start(text_run(body, resume.tenant))
     return await begin(resume, starting, lambda reader: TextEncoder(reader.spec).lines)
 

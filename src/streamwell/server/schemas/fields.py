@@ -144,3 +144,11 @@ class GenerationRequest(SamplingFields):
     store: bool | None = None
     metadata: Metadata = None
     user: Annotated[str, Field(max_length=512)] | None = None
+
+    @property
+    def extra_fields(self) -> dict[str, Any]:
+        """What was sent and the schema does not have; within `stream_options`, too."""
+        extra = dict(self.model_extra or {})
+        if self.stream_options is not None and self.stream_options.model_extra:
+            extra["stream_options"] = dict(self.stream_options.model_extra)
+        return extra
