@@ -201,6 +201,44 @@ def test_a_run_that_goes_on_waits_for_its_model() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("is_engine_slow", [True, False])
+def test_a_run_that_goes_on_during_an_unload_gets_the_next_load(
+    monkeypatch: pytest.MonkeyPatch, *, is_engine_slow: bool
+) -> None:
+    """Whatever of the idle model is gone already."""
+
+    async def test(model: ServedModel) -> None:
+        await model.load()
+        encoder, _ = model.require()
+        leaving, may_leave = asyncio.Event(), threading.Event()
+        loop, stop = asyncio.get_running_loop(), model.engine.stop
+
+        def wait() -> None:
+            loop.call_soon_threadsafe(leaving.set)
+            may_leave.wait(DEADLINE_S)
+
+        async def slow_stop() -> None:
+            await asyncio.to_thread(wait)
+            await stop()
+
+        if is_engine_slow:
+            monkeypatch.setattr(model.engine, "stop", slow_stop)
+        else:
+            monkeypatch.setattr(encoder, "close", wait)
+        unloading = asyncio.create_task(model.unload(loads_on_request=True))
+        await leaving.wait()
+        waiting = asyncio.create_task(model.wait_until_up())
+        await turns()
+        assert not waiting.done()
+        may_leave.set()
+        await unloading
+
+        found = await waiting
+        assert found == model.require()
+
+    run(test)
+
+
 def test_a_failed_load_says_why_and_can_be_tried_again() -> None:
     """Until then requests get the reason."""
 

@@ -34,7 +34,7 @@ class Gate(MemoryStore):
         self.failures: list[Exception] = []
         self.unreadable_ids: list[str] = []
         self.num_opened = 0
-        self.is_lost = False
+        self.is_lost = self.is_deaf = False
         self.commits: list[tuple[int, int]] = []
 
     async def open(self) -> None:
@@ -52,6 +52,11 @@ class Gate(MemoryStore):
             self.is_lost = False
             raise LeaseLost
         return await super().adopt(models, run_id)
+
+    async def release(self, run_id: str) -> None:
+        if self.is_deaf:
+            raise StoreFailed
+        await super().release(run_id)
 
     async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
         self.commits.append((len(runs), len(events)))
@@ -325,6 +330,25 @@ def test_a_lease_that_is_lost_twice_at_a_time_is_renewed_once() -> None:
         assert (2, False) == (store.num_opened, log.is_live("a"))
         log.append(event("b", 1), event("b", 2, EventKind.END))
         assert 3 == len(await read(log, "b"))
+
+    run(test)
+
+
+def test_a_run_that_could_not_be_let_go_is_taken_up_again() -> None:
+    """It is nobody else's: the store did not hear of it."""
+
+    async def test(log: RunLog, store: Gate) -> None:
+        log.create(a_run("a"), [event("a", 0, EventKind.START)])
+        await turns()
+        store.is_deaf = True
+        with pytest.raises(StoreFailed):
+            await log.release("a")
+        assert not log.is_live("a")
+
+        assert ["a"] == [spec.run_id for spec, _ in await log.adopt([])]
+        store.is_deaf = False
+        await log.release("a")
+        assert [] == await log.adopt([])
 
     run(test)
 

@@ -87,6 +87,7 @@ class ProcessEngine:
         self._supervisor = asyncio.create_task(self._supervise(), name="engine supervisor")
 
     async def stop(self) -> None:
+        self._status = EngineStatus(EngineState.STOPPED)  # nothing is asked of it any more
         if self._supervisor is not None:
             self._supervisor.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -222,7 +223,6 @@ class ProcessEngine:
     def _take(self, message: ToServer) -> None:
         match message:
             case StepOutput():
-                self._num_beats = 0
                 self._deliver(message)
             case Alive():
                 self._count_beat()
@@ -248,6 +248,9 @@ class ProcessEngine:
             self._loaded.exception()  # it may be that nobody waits for it
 
     def _deliver(self, message: StepOutput) -> None:
+        # an engine that hangs tells of requests, too, which are aborted or refused
+        if message.stats.num_steps != self._stats.num_steps or not self._mailboxes:
+            self._num_beats = 0
         self._stats = message.stats
         for output in message.outputs:
             mailbox = self._mailboxes.get(output.request_id)

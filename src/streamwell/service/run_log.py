@@ -51,7 +51,6 @@ class RunLog:
 
     @property
     def is_durable(self) -> bool:
-        """What is shown outlives this process."""
         return self._store.is_durable
 
     async def open(self) -> None:
@@ -113,7 +112,9 @@ class RunLog:
         await self._flush()
         if (live := self._live.pop(run_id, None)) is not None:
             live.fail(RunElsewhere())
+        self._broken.add(run_id)  # ours still, unless the store says otherwise
         await self._store.release(run_id)
+        self._broken.discard(run_id)
 
     async def _flush(self) -> None:
         """Return once all that was appended has been committed."""
@@ -147,8 +148,8 @@ class RunLog:
         async for _ in self.follow(run_id):
             pass
 
-    async def run_of_key(self, tenant: str, idempotency_key: str) -> RunSpec | None:
-        return await self._store.run_of_key(tenant, idempotency_key)
+    async def run_of_key(self, tenant: str, key: str) -> RunSpec | None:
+        return await self._store.run_of_key(tenant, key)
 
     async def runs(
         self, tenant: str, kind: RunKind, page: Page, *, model: str = ""

@@ -162,7 +162,7 @@ class ServedModel(Loadable):
             LoadError: the model cannot be loaded.
             EngineDied: the engine was stopped.
         """
-        if self.phase is Phase.UNLOADED and self.loads_on_request:
+        if self.phase is not Phase.LOADED and self.loads_on_request:
             self.load()
         await self._tried.wait()
         if self._encoder is None:
@@ -200,9 +200,9 @@ class ServedModel(Loadable):
             )
 
     async def _put_away(self) -> None:
-        await self.engine.stop()
         encoder, self._encoder, self.info = self._encoder, None, None
-        self._tried.clear()
+        self._tried.clear()  # a run that goes on from here waits for the next load
+        await self.engine.stop()
         if encoder is not None:
             await asyncio.to_thread(encoder.close)
             del encoder

@@ -108,10 +108,21 @@ class Replica:
     async def remove_adapter(self, name: str) -> None:
         await self._engine.remove_adapter(name)
 
+    async def _until_up(self) -> None:
+        """Wait for the engine, whose process may be starting anew.
+
+        One that cannot be loaded again is waited for until Ray ends this replica: refusing at once
+        would make its queue the shortest, and draw all requests here.
+        """
+        try:
+            await self._engine.ready()
+        except LoadError:
+            await asyncio.Event().wait()
+
     async def _run(self, ask: Ask, mailbox: Mailbox) -> None:
         """Generate a request into its mailbox; ends by itself, or is cancelled."""
         try:
-            await self._engine.ready()  # its process may be starting anew
+            await self._until_up()
             if ask.adapter_path:
                 await self._engine.add_adapter(ask.request.adapter, ask.adapter_path)
             async with aclosing(self._engine.generate(ask.request)) as deltas:
