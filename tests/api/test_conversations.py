@@ -303,6 +303,32 @@ def test_a_run_that_cannot_be_kept_is_no_item() -> None:
     run(test)
 
 
+def test_who_leaves_early_leaves_a_whole_conversation() -> None:
+    """A request that is dropped while its run is written has begun a run that goes on."""
+
+    async def test(rig: Rig) -> None:
+        conversation_id = await _create(rig)
+        append, is_appending = rig.store.append_items, asyncio.Event()
+
+        async def slow(*args: Any) -> None:  # noqa: ANN401
+            is_appending.set()
+            await turns()
+            await append(*args)
+
+        rig.store.append_items = slow  # type: ignore[method-assign]
+        body = BODY | {"conversation": conversation_id, "background": True}
+        asking = asyncio.create_task(call(rig, "POST", RESPONSES, body))
+        await is_appending.wait()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        rig.engine.allow(100)
+        await turns()
+
+        assert ["1", "ab"] == await _texts(rig, conversation_id)
+
+    run(test)
+
+
 def test_a_conversation_has_an_end() -> None:
     """A full one takes neither items nor answers."""
 

@@ -224,6 +224,7 @@ class RunEvent:
     #: What the text, with some of earlier events, adds to the answer; `None`: it is all content.
     parts: tuple[AnswerPart, ...] | None = None
     finish_reason: FinishReason | None = None
+    #: Of an `END` that of the run; of a `FINISH` what its choice adds to it and no event shows.
     usage: Usage | None = None
     error: str | None = None
     #: What kind of error, for programs: `engine_error`, `shutting_down`, `store_failed`.

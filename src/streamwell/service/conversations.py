@@ -6,6 +6,7 @@ else. What goes on from an answer must wait for its end.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Sequence
@@ -162,16 +163,22 @@ class Conversations:
             await self.find(terms.conversation_id, request.tenant)
             reader = await self._runs.start(request, self._complete)
             try:
-                await reader.wait_for_start()  # an item never names a run that is not there
-                items = _items_of(reader.spec, len(terms.messages))
-                with suppress(ValueError):  # a repeated request: they are there already
-                    await self._store.append_items(terms.conversation_id, items)
-            except StoreFailed:
+                # whoever asked may leave: the run goes on, and the conversation is to know of it
+                await asyncio.shield(asyncio.create_task(self._note(reader, len(terms.messages))))
+            except BaseException as error:
                 reader.close()
-                with suppress(RunNotFound, RunElsewhere):  # it has ended for the same reason
-                    await self._runs.cancel(reader.spec.run_id, request.tenant)
+                if isinstance(error, StoreFailed):
+                    with suppress(RunNotFound, RunElsewhere):  # it has ended for the same reason
+                        await self._runs.cancel(reader.spec.run_id, request.tenant)
                 raise
         return reader
+
+    async def _note(self, reader: Reader, num_messages: int) -> None:
+        """Add what a run was asked, and its answer, to its conversation. Raises `StoreFailed`."""
+        await reader.wait_for_start()  # an item never names a run that is not there
+        items = _items_of(reader.spec, num_messages)
+        with suppress(ValueError):  # a repeated request: they are there already
+            await self._store.append_items(reader.spec.terms.conversation_id, items)
 
     async def _complete(self, request: RunRequest) -> RunRequest:
         """Put what was said before into the prompt."""

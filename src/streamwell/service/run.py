@@ -57,6 +57,9 @@ class Run:
             if event.finish_reason is not None:
                 run.unfinished.discard(event.index)
                 run.finish_reasons.add(event.finish_reason)
+            if event.usage is not None:
+                run._num_cached_tokens += event.usage.cached_tokens
+                run._num_reasoning_tokens += event.usage.reasoning_tokens
             run._logged_ids.setdefault(event.index, []).extend(event.token_ids)
         return run
 
@@ -99,8 +102,10 @@ class Run:
         self.unfinished.discard(index)
         self.finish_reasons.add(finished.reason)
         self._num_completion_tokens += len(finished.token_ids)
-        if index % self.spec.num_choices == 0:  # a prompt counts once, as its first choice saw it
-            self._num_cached_tokens += finished.num_cached_tokens
+        # a prompt counts once, as its first choice saw it
+        is_first = index % self.spec.num_choices == 0
+        num_cached_tokens = finished.num_cached_tokens if is_first else 0
+        self._num_cached_tokens += num_cached_tokens
         self._num_reasoning_tokens += finished.num_reasoning_tokens
         return self._event(
             EventKind.FINISH,
@@ -108,6 +113,7 @@ class Run:
             finish_reason=finished.reason,
             parts=finished.parts,
             token_ids=finished.token_ids,
+            usage=Usage(0, 0, num_cached_tokens, finished.num_reasoning_tokens),
         )
 
     def cut_short(self) -> list[RunEvent]:

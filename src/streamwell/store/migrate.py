@@ -24,7 +24,7 @@ from streamwell.core.errors import StoreFailed
 from streamwell.store.schema import METADATA
 
 #: The revision that `METADATA` describes: the newest file in `migrations/versions`.
-HEAD_REVISION = "0003"
+HEAD_REVISION = "0004"
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 

@@ -85,12 +85,11 @@ def _ages(
     unstored_before_s: float,
     stored_before_s: float,
 ) -> tuple[ColumnElement[bool], ...]:
-    """The three ways to be old."""
-    is_stored, is_unstored = RUNS.c.stored == true(), RUNS.c.stored == false()
+    """The three ways to be old; each has an index of such runs alone, or of all by their ends."""
     return (
-        (time < ended_before_s) & (RUNS.c.stored.is_(None) | is_unstored),
-        (time < unstored_before_s) & is_unstored,
-        (time < stored_before_s) & is_stored,
+        (time < ended_before_s) & RUNS.c.stored.is_(None),
+        (time < max(ended_before_s, unstored_before_s)) & (RUNS.c.stored == false()),
+        (time < stored_before_s) & (RUNS.c.stored == true()),
     )
 
 

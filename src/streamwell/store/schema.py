@@ -71,6 +71,12 @@ Index(
     postgresql_where=RUNS.c.stored == false(),
 )
 Index(
+    "runs_unsaid",
+    RUNS.c.ended_s,
+    sqlite_where=RUNS.c.stored.is_(None),
+    postgresql_where=RUNS.c.stored.is_(None),
+)
+Index(
     "runs_listed",
     RUNS.c.tenant,
     RUNS.c.kind,

@@ -264,7 +264,7 @@ def completion_dict(spec: RunSpec, events: Sequence[RunEvent]) -> dict[str, Any]
     of_choice: list[list[RunEvent]] = [[] for _ in range(spec.total_choices)]
     for event in events:
         of_choice[event.index].append(event)
-    usage = events[-1].usage if events else None
+    usage = events[-1].usage if events and events[-1].kind is EventKind.END else None
     is_chat = spec.kind is RunKind.CHAT
     choices = [_choice(spec, index, of_choice[index]) for index in range(spec.total_choices)]
     metadata = {"metadata": dict(spec.terms.metadata)} if spec.terms.store else {}
