@@ -8,14 +8,36 @@ from pathlib import Path
 
 import pytest
 import torch
-from engine_rig import EngineRig, load_model, make_requests
+from engine_rig import EngineRig, load_model, make_requests, reference_tokens
 from safetensors.torch import load_file, save_file
-from tiny_models import build
+from tiny_models import build, build_config
+from transformers import (
+    BartConfig,
+    DiffLlamaConfig,
+    PhimoeConfig,
+    PreTrainedConfig,
+    RobertaConfig,
+)
 
 from streamwell.core.errors import LoadError
 from streamwell.engine.families import max_positions
 
 pytestmark = pytest.mark.slow
+
+
+def tiny(config: type[PreTrainedConfig], **changes: object) -> PreTrainedConfig:
+    usual = {
+        "vocab_size": 64,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 128,
+        "pad_token_id": 1,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+    }
+    return config(**usual | changes)
 
 
 def edit_config(folder: Path, **changes: object) -> None:
@@ -107,6 +129,52 @@ def test_attention_that_we_lack_is_refused(
 
     with pytest.raises(LoadError, match=reason):
         load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (tiny(DiffLlamaConfig), "a layer that attends twice"),
+        (
+            tiny(PhimoeConfig, sliding_window=8, num_local_experts=2, num_key_value_heads=2),
+            "in its masks alone",
+        ),
+        (
+            tiny(BartConfig, decoder_layers=2, decoder_ffn_dim=48, decoder_attention_heads=4),
+            "counts positions by itself",
+        ),
+        (tiny(RobertaConfig, is_decoder=True), "do not count from 0"),
+    ],
+    ids=lambda value: getattr(value, "model_type", ""),
+)
+def test_what_would_be_wrong_from_the_second_token_on_is_refused(
+    tmp_path: Path, config: PreTrainedConfig, reason: str
+) -> None:
+    """Models of Transformers' whose first tokens alone are right over our cache."""
+    with pytest.raises(LoadError, match=reason):
+        load_model(build_config(config, tmp_path), "transformers")
+
+
+@pytest.mark.parametrize("model_impl", ["native", "torch", "transformers"])
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_head_that_is_saved_is_the_head(
+    tmp_path: Path, model_impl: str, *, is_alone: bool
+) -> None:
+    """Although the config ties it to the embeddings; saved in their place it stands for both."""
+    folder = build("llama-biases-tied", tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    embedding = weights["model.embed_tokens.weight"]
+    if is_alone:
+        del weights["model.embed_tokens.weight"]
+        weights["lm_head.weight"] = embedding
+    else:
+        weights["lm_head.weight"] = embedding.flip(0).contiguous()
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    requests = make_requests(300)[:4]
+    outcomes = EngineRig(load_model(folder, model_impl)).serve(requests)
+
+    expected = reference_tokens(folder, requests)
+    assert expected == {key: outcome.token_ids for key, outcome in outcomes.items()}
 
 
 @pytest.mark.parametrize("model_impl", ["torch", "transformers"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from scheduler_bench import EOS, OTHER, STOP_ID, Bench, a_seq, shape_of
+from scheduler_bench import EOS, OTHER, STOP_ID, Bench, a_seq, shape_of, with_prompt
 
 from streamwell.core.types import FinishReason
 from streamwell.engine.sequence import SequenceOutput
@@ -165,6 +165,21 @@ def test_nobody_overtakes_in_the_queue() -> None:
 
     assert ["a"] == [chunk.seq.request_id for chunk in bench.plan().chunks]
     assert (1, 2) == (bench.scheduler.num_running, bench.scheduler.num_waiting)
+
+
+def test_who_waits_for_anothers_blocks_keeps_its_place() -> None:
+    """Of two with a beginning in common the second waits for it, and nobody takes its place."""
+    begins = {"first": 0, "alike": 0, "c": 100, "d": 200}
+    alike, later = (
+        [with_prompt(name, range(begins[name], begins[name] + 80), max_tokens=30) for name in names]
+        for names in (("first", "alike"), ("c", "d"))
+    )
+    limits = {"max_num_seqs": 3, "max_num_batched_tokens": 64, "max_model_len": 128}
+    bench = Bench([*alike, *later], num_blocks=120, **limits)
+    first_tokens = [output.request_id for output in bench.drain() if output.token_ids]
+
+    assert first_tokens.index("alike") < first_tokens.index("d")
+    assert begins.keys() == set(first_tokens)
 
 
 def test_the_newest_is_preempted_and_computed_again() -> None:

@@ -27,6 +27,7 @@ from streamwell.engine.families import (
     canonical_weights,
     check_shapes,
     describe,
+    with_saved_head,
 )
 from streamwell.engine.folder import read_json
 from streamwell.engine.lora.folder import Base
@@ -102,6 +103,7 @@ def _own_decoder(
     # what will be rounded anew need not take four bytes a number until then
     unrounded = dtype if config.quantization == "none" else torch.float16
     weights = canonical_weights(model_config, spec, read_weights(path, report, unrounded))
+    spec = with_saved_head(spec, weights)
     check_shapes(spec, {name: tuple(w.shape) for name, w in weights.items()})
     widths = {w.shape[1] for name, w in weights.items() if name.endswith("_proj.weight")}
     quantization = in_effect(config.quantization, widths)

@@ -197,13 +197,18 @@ class Scheduler:
         return count if self._holdings.grow(seq, seq.num_tokens + count) else 0
 
     def _admit(self) -> None:
-        """Let waiting sequences run, as long as there are places and room."""
+        """Let waiting sequences run, as long as there are places and room.
+
+        One that waits for what another computes keeps its place meanwhile: nobody overtakes it.
+        """
+        num_deferred = 0
         for seq in list(self._waiting):
-            if len(self._running) == self._max_num_seqs:
+            if len(self._running) + num_deferred >= self._max_num_seqs:
                 return
             self._holdings.take_prefix(seq)
             if self._is_computed_by_another(seq):
                 self._holdings.free(seq)
+                num_deferred += 1
             elif self._holdings.settle(seq):
                 self._waiting.remove(seq)
                 insort(self._running, seq, key=_rank)

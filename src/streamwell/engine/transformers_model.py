@@ -21,6 +21,7 @@ from streamwell.models.weights import max_elements
 
 #: The name under which Transformers finds `attention_forward`.
 ATTENTION_NAME = "streamwell_paged"
+_NOT_YET = "this architecture cannot be served yet"
 #: What Transformers says to a folder that it cannot load.
 _REFUSALS = (
     OSError,
@@ -51,9 +52,10 @@ class TransformersDecoder:
         """
         model = _load(path, dtype, device, trust_remote_code=trust_remote_code)
         self._model = model.eval() if hasattr(model, "hf_device_map") else model.eval().to(device)
-        self.vocab_size: int = self._model.get_input_embeddings().num_embeddings
         self.dtype, self.device = dtype, device
-        self.shapes = _probe(self._model)
+        self.shapes, num_logits = _probe(self._model)
+        # an id beside the embeddings, or the logits, is one too many
+        self.vocab_size = min(self._model.get_input_embeddings().num_embeddings, num_logits)
 
     def forward(
         self,
@@ -131,39 +133,73 @@ def _check_size(config: Any, path: Path) -> None:  # noqa: ANN401 - Transformers
 
 
 @torch.inference_mode()
-def _probe(model: Any) -> list[LayerShape]:  # noqa: ANN401 - Transformers is not typed
-    """Run two tokens through the model and note what every layer would cache.
+def _probe(model: Any) -> tuple[list[LayerShape], int]:  # noqa: ANN401 - Transformers is not typed
+    """Run two tokens through the model: what every layer would cache, and how many logits it has.
 
     Raises:
-        LoadError: the model does not route its attention through `AttentionInterface`.
+        LoadError: the model does not route its attention through `AttentionInterface`, or its
+            answers hang on something else that we do not have.
     """
-    probe = ShapeProbe()
-    positions = torch.arange(2, device=model.device)[None]
     last = model.get_input_embeddings().num_embeddings - 1
     for token_id in (0, last // 2, last):  # one embedding may be damaged, or that of padding
-        ids = torch.full_like(positions, token_id)
-        try:
-            out = model(input_ids=ids, position_ids=positions, use_cache=False, attention=probe)
-        except (TypeError, NotImplementedError) as error:
-            raise LoadError(f"this architecture cannot be served yet: {error}") from error
-        if out.logits.amax().isfinite():
+        ids, probe = torch.tensor([[token_id] * 2], device=model.device), ShapeProbe()
+        logits = _try(model, ids, probe, torch.arange(2))
+        if logits.amax().isfinite():
             break
     else:
         raise LoadError("the model's logits are not finite: its weights are damaged")
     config = model.config.get_text_config()
     if sorted(probe.shapes) != list(range(config.num_hidden_layers)):
-        raise LoadError("this architecture cannot be served yet: not all layers are attention")
+        raise LoadError(f"{_NOT_YET}: not all layers are attention")
     _check_windows(config, probe)
-    return [probe.shapes[layer] for layer in range(config.num_hidden_layers)]
+    _check_positions(model, ids, logits)
+    return [probe.shapes[layer] for layer in range(config.num_hidden_layers)], logits.shape[-1]
+
+
+def _try(
+    model: Any,  # noqa: ANN401 - Transformers is not typed
+    token_ids: torch.Tensor,
+    probe: ShapeProbe,
+    positions: torch.Tensor | None,
+) -> torch.Tensor:
+    """Logits `[num_tokens, vocab_size]`. Raises `LoadError`."""
+    options = {} if positions is None else {"position_ids": positions[None].to(model.device)}
+    try:
+        out = model(input_ids=token_ids, use_cache=False, attention=probe, **options)
+    except (TypeError, NotImplementedError) as error:
+        raise LoadError(f"{_NOT_YET}: {error}") from error
+    logits: torch.Tensor = out.logits[0]
+    return logits
+
+
+def _check_positions(model: Any, token_ids: torch.Tensor, logits: torch.Tensor) -> None:  # noqa: ANN401
+    """Positions have to count from 0, and to be those that we give, since a step has many texts.
+
+    Of two tokens that are the same, attention alone makes the same: what differs is positions.
+    """
+    if not _is_near(_try(model, token_ids, ShapeProbe(), None), logits):
+        raise LoadError(f"{_NOT_YET}: its positions do not count from 0")
+    moved = _try(model, token_ids, ShapeProbe(), torch.tensor([0, 2]))
+    if torch.equal(moved, logits) and not _is_near(logits[0], logits[1]):
+        raise LoadError(f"{_NOT_YET}: it counts positions by itself")
+
+
+def _is_near(one: torch.Tensor, other: torch.Tensor) -> bool:
+    margin = 16 * torch.finfo(one.dtype).eps * float(other.abs().amax())
+    return float((one - other).abs().amax()) <= margin
 
 
 def _check_windows(config: Any, probe: ShapeProbe) -> None:  # noqa: ANN401 - not typed
     """Some modelling code leaves what a layer sees to masks, which we do not have."""
     window = getattr(config, "sliding_window", None)
     expected = {"full_attention": None, "sliding_attention": window}
-    for layer, kind in enumerate(getattr(config, "layer_types", None) or ()):
+    kinds = getattr(config, "layer_types", None)
+    for layer, kind in enumerate(kinds or ()):
         if kind not in expected or probe.windows[layer] != expected[kind]:
-            raise LoadError(f"this architecture cannot be served yet: layers of {kind}")
+            raise LoadError(f"{_NOT_YET}: layers of {kind}")
+    is_narrow = window is not None and window < config.max_position_embeddings
+    if not kinds and is_narrow and window not in probe.windows.values():
+        raise LoadError(f"{_NOT_YET}: its sliding window is in its masks alone")
 
 
 class ShapeProbe:
@@ -184,6 +220,8 @@ class ShapeProbe:
         window: int | None = None,
         softcap: float | None = None,
     ) -> torch.Tensor:
+        if layer in self.shapes:
+            raise NotImplementedError("a layer that attends twice")
         self.shapes[layer] = LayerShape(key.shape[1], key.shape[2], value.shape[2])
         self.windows[layer] = window
         return sequence_attention(query, key, value, None, scale, softcap)

@@ -42,6 +42,7 @@ __all__ = [
     "check_shapes",
     "describe",
     "max_positions",
+    "with_saved_head",
 ]
 
 #: By the `model_type` of their configs.
@@ -105,6 +106,21 @@ def canonical_weights(
         RuntimeError: a tensor cannot be divided as the spec says.
     """
     return layouts.canonical(weights, FAMILIES[config["model_type"]].layout, spec)
+
+
+def with_saved_head(spec: DecoderSpec, weights: dict[str, torch.Tensor]) -> DecoderSpec:
+    """The spec with the output layer that the files have, whatever the config says of it.
+
+    As Transformers does it: a head that is saved with other numbers than the embeddings is not
+    tied to them, and one that is saved in their place stands for both.
+    """
+    embedding, head = (weights.get(f"{name}.weight") for name in ("model.embed_tokens", "lm_head"))
+    if not spec.tie_word_embeddings or head is None:
+        return spec
+    if embedding is None:
+        weights["model.embed_tokens.weight"] = head
+        return spec
+    return replace(spec, tie_word_embeddings=torch.equal(embedding, head))
 
 
 def canonical_rows(
