@@ -138,7 +138,7 @@ def test_what_was_sent_is_no_draft(page: Page, server: SpeakingServer) -> None:
 
 
 def test_a_new_chat_is_begun_once(page: Page, server: SpeakingServer) -> None:
-    """A page that is loaded again before its question was sent has one chat, and the question."""
+    """A page that is loaded again before its question was sent asks it in the chat that it made."""
     server.says("well")
     page.open(server.url + "/")
     page.sees("document.querySelector('.models')")
@@ -155,8 +155,6 @@ def test_a_new_chat_is_begun_once(page: Page, server: SpeakingServer) -> None:
       document.querySelector('form.composer').requestSubmit();
     })()""")
     page.sees("!window.isOld && location.hash.startsWith('#/chat/')")
-    page.sees("document.querySelector('[aria-label=Message]')?.value == 'begin'")
-    page.click("Send")
 
     page.sees(IDLE)
     assert (["begin"], ["well"]) == (_questions(page), _answers(page))

@@ -12,6 +12,12 @@ export class LiveAnswer {
   /** `connecting`, `open`, `waiting`, then `over`; with the reason of a wait or of a bad end. */
   state = signal('connecting');
   reason = signal('');
+  /** Something of it has been said. */
+  hasBegun = signal(false);
+  /** Somebody wants no more of it. */
+  isStopped = signal(false);
+  /** Ends its stream here; on the server it goes on. */
+  abort = new AbortController();
   error = null;
   /** Tells it from all others, also while its run is not known. */
   name = `live-${count += 1}`;
@@ -41,6 +47,12 @@ export class LiveAnswer {
     if (choice) this.#takeChoice(choice);
     this.#tell(choice?.delta);
     return false;
+  }
+
+  /** Its end cannot be heard. */
+  fail(message) {
+    this.error = message;
+    this.#end();
   }
 
   setState(state, reason) {
@@ -78,6 +90,7 @@ export class LiveAnswer {
       this.#lastMs = performance.now();
       this.#firstMs ||= this.#lastMs;
       this.#numDeltas += 1;
+      this.hasBegun.value = true;
     }
   }
 

@@ -20,9 +20,10 @@ export class ApiError extends Error {
     Object.assign(this, { status, code, param, retryAfterS });
   }
 
-  /** The server cannot do it at the moment, or the network lost the request. */
+  /** The server, or a proxy before it, cannot do it at the moment, or the network lost the request. */
   get isTransient() {
-    return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504;
+    const { status } = this;
+    return [0, 408, 429].includes(status) || (status >= 502 && status <= 504) || (status >= 520 && status <= 524);
   }
 }
 

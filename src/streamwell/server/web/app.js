@@ -1,6 +1,7 @@
 // The page: its parts, its keys, and the address that says which chat is open.
 
-import { chatId, current, isLoading, liveOf, look, openChat, path, pending, problem, stop } from './chat.js';
+import { stop } from './asking.js';
+import { chatId, current, isLoading, liveOf, look, openChat, path, pending, problem } from './chat.js';
 import { chats, refreshChats } from './chats.js';
 import { addFiles, Composer, goOnBegun } from './composer.js';
 import { Dialogs, isSettingsOpen, keep } from './dialogs.js';

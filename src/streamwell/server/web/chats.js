@@ -38,7 +38,7 @@ async function change(action) {
 
 /** A new chat; by a `mark` it is known again to a page that has not heard its id. */
 export async function createChat(title, settings, mark) {
-  const chat = { title: shortTitle(title), settings, updated: Date.now() };
+  const chat = { title, settings, updated: Date.now() };
   const metadata = { ...toMetadata(chat), mark };
   const created = fromConversation(await change(() => call('POST', PATH, { metadata })));
   show([created, ...(chats.value ?? [])]);
@@ -54,13 +54,14 @@ export function changeChat(id, changes) {
   return written;
 }
 
-/** The server takes all that is written at once, so what others have written is asked for before. */
+/** The server takes all that is written at once; what others have written there stays. */
 async function write(id, changes) {
-  const changed = { ...await loadChat(id), ...changes };
-  changed.title = shortTitle(changed.title);
-  const metadata = toMetadata(changed);
-  await change(() => call('POST', `${PATH}/${id}`, { metadata }));
-  show([...(chats.value ?? []).filter((chat) => chat.id !== id), changed]);
+  const conversation = await call('GET', `${PATH}/${id}`);
+  const isReplaced = (name) => name === 'mark' || (changes.settings && /^settings\.\d+$/.test(name));
+  const others = Object.entries(conversation.metadata).filter(([name]) => !isReplaced(name));
+  const written = { ...conversation, metadata: { ...Object.fromEntries(others), ...toMetadata(changes) } };
+  await change(() => call('POST', `${PATH}/${id}`, { metadata: written.metadata }));
+  show([...(chats.value ?? []).filter((chat) => chat.id !== id), fromConversation(written)]);
 }
 
 export async function loadChat(id) {
@@ -110,14 +111,18 @@ function fromConversation({ id, created_at: createdS, metadata }) {
   };
 }
 
+/** What of a chat is given, as the server keeps it. */
 function toMetadata({ title, settings, updated }) {
+  const metadata = {};
+  if (title !== undefined) metadata.title = shortTitle(title);
+  if (updated !== undefined) metadata.updated = String(updated);
+  if (settings === undefined) return metadata;
   const letters = Array.from(JSON.stringify(settings));
-  const pieces = {};
   for (let at = 0; at * PIECE_LENGTH < letters.length; at += 1) {
     if (at === MAX_PIECES) throw new Error('the settings of a chat are too long to be kept');
-    pieces[`settings.${at}`] = letters.slice(at * PIECE_LENGTH, (at + 1) * PIECE_LENGTH).join('');
+    metadata[`settings.${at}`] = letters.slice(at * PIECE_LENGTH, (at + 1) * PIECE_LENGTH).join('');
   }
-  return { title, updated: String(updated), ...pieces };
+  return metadata;
 }
 
 function joinPieces(metadata) {

@@ -1,30 +1,17 @@
 // Where a message is written.
 
-import { ask, chatId, current, openChat, stop, takeBegun } from './chat.js';
+import { ask, stop, takeBegun } from './asking.js';
+import { chatId, current, isLoading, openChat } from './chat.js';
+import { draft, files, setDraft, showDraft } from './drafts.js';
 import { readText, withFiles } from './files.js';
 import { html, signal, useEffect, useLayoutEffect, useRef } from './ui.js';
 
-/** What is written and not sent, by chat: it outlives a reload. */
-const draft = signal('');
-const files = signal([]);
 const refusal = signal('');
 
-const storedAt = (id = chatId.value) => `streamwell.draft.${id}`;
-
-function setDraft(text) {
-  draft.value = text;
-  if (text) sessionStorage.setItem(storedAt(), text);
-  else sessionStorage.removeItem(storedAt());
-}
-
-/** A question that was to begin a chat is a draft in that chat, if the chat is there already. */
+/** A question that was to begin a chat is asked in that chat, if the chat is there already. */
 export function goOnBegun() {
   const chat = takeBegun();
-  const text = sessionStorage.getItem(storedAt(''));
-  if (!chat || !text || chatId.value || current.value) return;
-  sessionStorage.setItem(storedAt(chat.id), text);
-  sessionStorage.removeItem(storedAt(''));
-  openChat(chat.id);
+  if (chat && !chatId.value && !current.value) openChat(chat.id);
 }
 
 export async function addFiles(list) {
@@ -38,18 +25,13 @@ export async function addFiles(list) {
   }
 }
 
-async function submit() {
-  const text = withFiles(draft.value, files.value);
-  if (!text.trim() || current.value) return;
-  const kept = { place: storedAt(), text: draft.value, files: files.value };
-  draft.value = '';
+function submit() {
+  const kept = { text: draft.value, files: files.value };
+  const text = withFiles(kept.text, kept.files);
+  if (!text.trim() || current.value || isLoading.value) return;
+  setDraft('');
   files.value = [];
-  // what is on its way arrives though the page is loaded again, and would be asked a second time
-  const onSent = () => sessionStorage.removeItem(kept.place);
-  if (!await ask(text, { onSent }) && !draft.value) {
-    setDraft(kept.text);
-    files.value = kept.files;
-  }
+  ask(text, { kept });
 }
 
 export function Composer() {
@@ -57,7 +39,7 @@ export function Composer() {
   const picker = useRef(null);
   const isBusy = current.value !== null;
   useEffect(() => {
-    draft.value = sessionStorage.getItem(storedAt()) ?? '';
+    showDraft();
     if (matchMedia('(hover: hover)').matches) area.current.focus();
   }, [chatId.value]);
   useLayoutEffect(() => {
@@ -85,7 +67,7 @@ export function Composer() {
         onClick=${() => picker.current.click()}>+</button>
       ${isBusy
         ? html`<button type="button" class="primary" title="Stop (Esc)" onClick=${stop}>Stop</button>`
-        : html`<button type="submit" class="primary" disabled=${!draft.value.trim() && !files.value.length}>Send</button>`}
+        : html`<button type="submit" class="primary" disabled=${isLoading.value || (!draft.value.trim() && !files.value.length)}>Send</button>`}
     </div>
   </form>`;
 }

@@ -1,19 +1,32 @@
 // What one message looks like, and what can be done with it.
 
-import { choose, current, giveResults, liveOf, regenerate, resend, tree } from './chat.js';
+import { giveResults, regenerate, resend } from './asking.js';
+import { choose, current, liveOf, tree } from './chat.js';
 import { textOf } from './chats.js';
 import { contextLength } from './models.js';
 import { copyText, MarkdownView, PlainView } from './view.js';
-import { html, useEffect, useLayoutEffect, useRef, useState } from './ui.js';
+import { html, signal, useEffect, useLayoutEffect, useRef, useState } from './ui.js';
+
+/** Questions that are being written anew, by their items: until one is on the server it can fail. */
+const edits = signal(new Map());
+/** What tools gave, by calls; kept for the same reason. */
+const given = new Map();
+
+function setEdit(item, text) {
+  const next = new Map(edits.value);
+  if (text === null) next.delete(item.id);
+  else next.set(item.id, text);
+  edits.value = next;
+}
 
 /** Something a person, or a tool, said. */
 export function Question({ item, text }) {
-  const [isEdited, setEdited] = useState(false);
   const said = item ? textOf(item) : text;
   const isTool = item?.role === 'tool';
-  if (isEdited) return html`<${Editor} text=${said} onDone=${async (changed) => {
-    setEdited(false);
-    if (changed !== null) await resend(item, changed);
+  const edited = item ? edits.value.get(item.id) : undefined;
+  if (edited !== undefined) return html`<${Editor} text=${edited} onDone=${async (changed) => {
+    setEdit(item, changed);
+    if (changed !== null && await resend(item, changed)) setEdit(item, null);
   }} />`;
   return html`<article class="message question" aria-label=${isTool ? 'Result of a tool' : 'You'}>
     ${isTool && html`<p class="role">Result of a tool</p>`}
@@ -21,7 +34,7 @@ export function Question({ item, text }) {
     ${item && html`<div class="actions">
       <${Branches} item=${item} />
       ${!isTool && html`<button type="button" class="quiet" disabled=${current.value !== null}
-        onClick=${() => setEdited(true)}>Edit</button>`}
+        onClick=${() => setEdit(item, said)}>Edit</button>`}
       <${CopyButton} text=${() => said} />
     </div>`}
   </article>`;
@@ -34,13 +47,13 @@ function Editor({ text, onDone }) {
     if (event.key === 'Escape') { event.stopPropagation(); onDone(null); }
     if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); done(); }
   };
-  const done = () => { if (area.current.value.trim()) onDone(area.current.value); };
+  const done = () => { if (area.current.value.trim() && !current.value) onDone(area.current.value); };
   return html`<div class="message question editor">
     <textarea ref=${area} aria-label="Edit message" rows=${Math.min(12, text.split('\n').length + 1)}
       onKeyDown=${keys} defaultValue=${text}></textarea>
     <div class="actions">
       <button type="button" onClick=${() => onDone(null)}>Cancel</button>
-      <button type="button" class="primary" onClick=${done}>Send</button>
+      <button type="button" class="primary" disabled=${current.value !== null} onClick=${done}>Send</button>
     </div>
   </div>`;
 }
@@ -68,7 +81,8 @@ export function Answer({ item, live: pendingLive, onGrow }) {
 
 function statusOf(live) {
   if (live.state.value === 'waiting') return `Waiting: ${live.reason.value}. The answer goes on by itself.`;
-  return live.content || live.reasoning ? '' : 'Thinking…';
+  if (live.isStopped.value) return 'Stopping…';
+  return live.hasBegun.value ? '' : 'Thinking…';
 }
 
 function Text({ item, live, onGrow }) {
@@ -116,13 +130,15 @@ function Calls({ item, live }) {
   const give = (event) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget);
+    for (const { id } of calls) given.set(id, form.get(id));
     giveResults(item, calls.map(({ id }) => ({ id, content: form.get(id) })));
   };
   if (!calls.length) return null;
   return html`<form class="calls" onSubmit=${give}>${calls.map((call) => html`<div class="call" key=${call.id}>
       <p>Calls <code>${call.function.name}</code></p>
       <pre tabindex="0"><code>${call.function.arguments}</code></pre>
-      ${isOpen && html`<label>Result <input name=${call.id} autocomplete="off" required /></label>`}
+      ${isOpen && html`<label>Result <input name=${call.id} autocomplete="off" required
+        defaultValue=${given.get(call.id) ?? ''} /></label>`}
     </div>`)}
     ${isOpen && html`<button type="submit">Send ${calls.length > 1 ? 'results' : 'result'}</button>`}
   </form>`;

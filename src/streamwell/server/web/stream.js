@@ -29,7 +29,7 @@ export async function followRun({ request, run, take, onState = () => {}, signal
       reason = await read(response, place, take);
       if (place.id !== before) failures = 0;
     } catch (error) {
-      if (signal?.aborted || !isPassing(error)) throw error;
+      if (signal?.aborted || !isPassing(error, place)) throw error;
       reason = error;
     }
     if (place.isOver) return;
@@ -39,9 +39,15 @@ export async function followRun({ request, run, take, onState = () => {}, signal
   }
 }
 
-function isPassing(error) {
+function isPassing(error, place) {
   // a connection that is cut in the middle ends with a TypeError of the reader
-  return error instanceof ApiError ? error.isTransient : error instanceof TypeError;
+  if (!(error instanceof ApiError)) return error instanceof TypeError;
+  return error.isTransient || (Boolean(place.run) && error.status >= 500);
+}
+
+/** The run that an event is of, by the event's id. */
+export function runOf(id) {
+  return id.slice(0, id.indexOf(':'));
 }
 
 function open(request, place, signal) {
@@ -60,7 +66,7 @@ async function read(response, place, take) {
       // what has no id is not of the run, but of this connection: an end that is none
       if (id === null) return new Error(messageOf(data));
       place.id = id;
-      place.run ??= id.slice(0, id.indexOf(':'));
+      place.run ??= runOf(id);
       place.isOver = take(data, id);
       if (place.isOver) return null;
       if (performance.now() - since > SLICE_MS) {
@@ -91,8 +97,9 @@ export function turn() {
 }
 
 /** Wait, but no longer than until the network or the person is back. */
-function pause(ms, signal) {
+export function pause(ms, signal) {
   return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
     const done = () => {
       clearTimeout(timer);
       removeEventListener('online', done);
