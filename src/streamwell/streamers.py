@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers.generation.streamers import BaseStreamer
 
-from streamwell.text.detokenizer import Detokenizer
+from streamwell.text.detokenizer import Detokenizer, keeping_last_space
 
 if TYPE_CHECKING:
     import torch
@@ -54,6 +54,8 @@ class AsyncStreamer(BaseStreamer):  # type: ignore[misc] # Transformers is not f
             )
             return text
 
+        if not tokenizer.is_fast:
+            decode = keeping_last_space(decode, tokenizer.get_vocab())
         #: The texts of each row, in the order of the batch.
         self.rows = tuple(RowStream(decode) for _ in range(num_rows))
         self._loop = asyncio.get_running_loop()

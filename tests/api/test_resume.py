@@ -6,8 +6,10 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from http_rig import call
 from rig import DEADLINE_S, Rig, SteppedEngine, read, request, run, text_of, turns, until
 
+from streamwell.backends.scripted import Faults
 from streamwell.core.errors import (
     IdempotencyConflict,
     InvalidRequest,
@@ -196,6 +198,24 @@ def test_cancel_is_seen_by_all_and_harmless_again() -> None:
         assert not rig.store.unended
 
     run(test, grace_s=GRACE_S)
+
+
+@pytest.mark.parametrize(("died_at", "max_tokens"), [(1, 4), (3, 4)])
+def test_a_first_token_comes_once(died_at: int, max_tokens: int) -> None:
+    """Its time is counted once for each choice, whatever becomes of the engine after it."""
+
+    async def test(rig: Rig) -> None:
+        rig.engine.allow(100)
+        reader = await rig.runs.start(request(max_tokens=max_tokens))
+        assert max_tokens == len(text_of(await read(reader)))
+        reader.close()
+        metrics = b"".join((await call(rig, "GET", "/metrics")).bodies).decode()
+        counts = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if "_count" in line)
+
+        assert 1.0 == float(counts["streamwell_time_to_first_token_seconds_count"])
+        assert rig.engine.request_ids[0] != rig.engine.request_ids[-1]
+
+    run(test, faults=Faults(die_at_token=died_at))
 
 
 def test_one_key_is_one_run() -> None:

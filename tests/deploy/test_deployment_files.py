@@ -118,6 +118,9 @@ def test_the_deployment_is_probed_limited_and_confined() -> None:
     paths = {kind: probe["httpGet"]["path"] for kind, probe in probes.items()}
 
     assert {"startup": "/ready", "readiness": "/ready", "liveness": "/live"} == paths
+    for probe in probes.values():  # the address of a pod is no name that --allowed-hosts can have
+        assert [{"name": "Host", "value": "localhost"}] == probe["httpGet"]["httpHeaders"]
+    assert pod["enableServiceLinks"] is False  # its variables would be taken for settings
     assert probes["startup"]["failureThreshold"] * probes["startup"]["periodSeconds"] >= 600
     assert pod["terminationGracePeriodSeconds"] > 5 + 30  # preStop, and the default of --drain-s
     assert pod["securityContext"]["runAsNonRoot"]

@@ -35,6 +35,29 @@ LONG = {"min_new_tokens": NUM_LONG, "max_new_tokens": NUM_LONG, "do_sample": Fal
 SHORT = {"max_new_tokens": 12, "do_sample": False}
 
 
+def test_words_of_a_tokenizer_that_strips_stay_apart() -> None:
+    """Marian's, for one, which is no fast one: a space may be a token of its own."""
+    pieces = ["\N{LOWER ONE EIGHTH BLOCK}", "\N{LOWER ONE EIGHTH BLOCK}Hello", "42", "x"]
+
+    class Stripping:
+        is_fast = False
+
+        def get_vocab(self) -> dict[str, int]:
+            return {piece: at for at, piece in enumerate(pieces)}
+
+        def decode(self, ids: Sequence[int], **_: object) -> str:
+            return "".join(pieces[at] for at in ids).replace(pieces[0], " ").strip()
+
+    async def read() -> list[str]:
+        streamer = AsyncStreamer(Stripping())  # type: ignore[arg-type]
+        for value in ([[3]], [1], [0], [2]):
+            streamer.put(torch.tensor(value))
+        streamer.end()
+        return [text async for text in streamer]
+
+    assert "Hello 42" == "".join(asyncio.run(read())).strip()
+
+
 class Chat:
     """A model, its tokenizer, and what they say without a streamer."""
 

@@ -75,6 +75,32 @@ def test_a_cut_answer_is_taken_up_after_its_last_frame() -> None:
     assert [("GET", events, place, None) for place in ("r1:2", "r1:2", "r1:3")] == asked[1:]
 
 
+def test_a_connection_that_was_silent_for_long_is_taken_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Patience begins when it is given up, and not with its last word."""
+
+    class Clock:
+        now_s = 0.0
+
+        def monotonic(self) -> float:
+            return self.now_s
+
+        def sleep(self, pause_s: float) -> None:
+            self.now_s += pause_s
+
+    clock = Clock()
+    monkeypatch.setattr(answer_stream, "time", clock)
+    cut = SSE | {"content-length": "1000"}
+    with serving((200, cut, frame(1, "a")), (200, SSE, frame(2, "b") + DONE)) as (client, _):
+        texts = []
+        for payload in start(client):
+            texts.append(payload.get("text"))
+            clock.now_s += 2 * answer_stream.PATIENCE_S
+
+    assert ["a", "b", None] == texts
+
+
 def test_a_request_that_got_no_answer_is_sent_again_under_its_key() -> None:
     """The key makes it the same run; the connection broke before the run had a name."""
     with serving(BUSY, (200, SSE, frame(1, "a") + DONE)) as (client, asked):

@@ -54,6 +54,8 @@ async def _turn() -> None:
 async def _served(
     app: Any,  # noqa: ANN401 - ASGI
     protocol: type[WebSocketProtocol] = WebSocketProtocol,
+    *,
+    pong_s: float = 0.05,
 ) -> AsyncIterator[tuple[uvicorn.Server, tuple[str, int]]]:
     """The application on a port of its own, by pings that follow each other fast."""
     listener = socket.create_server(("127.0.0.1", 0))
@@ -61,7 +63,7 @@ async def _served(
         app,
         ws=functools.partial(protocol, send_timeout_s=60.0),
         ws_ping_interval=0.05,
-        ws_ping_timeout=0.05,
+        ws_ping_timeout=pong_s,
         lifespan="off",
         log_level="critical",
     )
@@ -109,7 +111,7 @@ def test_messages_that_come_early_do_not_hide_pongs(num_early: int) -> None:
         def send_keepalive_ping(self) -> None:
             super().send_keepalive_ping()
             pings.append(None)
-            if len(pings) == 5:
+            if len(pings) == 2:  # so an answer came to the first, or was not asked for
                 has_pinged.set()
 
     pings: list[None] = []
@@ -125,7 +127,7 @@ def test_messages_that_come_early_do_not_hide_pongs(num_early: int) -> None:
     async def test() -> list[str | bytes]:
         sent = [str(number) for number in range(num_early)]
         async with (
-            _served(app, Counting) as (_, (host, port)),
+            _served(app, Counting, pong_s=1.0) as (_, (host, port)),
             connect(f"ws://{host}:{port}/", ping_interval=None) as client,
         ):
             for text in sent:

@@ -118,6 +118,8 @@ class AnswerStream:
 
     def _pause(self, pause_s: float, error: Exception) -> None:
         reason = reason_of(error)
+        if pause_s == _FIRST_PAUSE_S:  # a connection may have been silent for longer than that
+            self._heard()
         if time.monotonic() + pause_s > self._deadline_s:
             raise ConnectionLost(f"the answer broke off: {reason}{self._hint()}")
         if pause_s == _FIRST_PAUSE_S:

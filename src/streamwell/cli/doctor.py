@@ -20,6 +20,7 @@ from streamwell.cli.address import usual_port
 from streamwell.cli.tables import print_table
 from streamwell.core.errors import InvalidRequest
 from streamwell.models import BUILT_IN, built_in_path
+from streamwell.models.cores import num_cores
 from streamwell.models.memory import PROCESS_BYTES, available_bytes
 from streamwell.settings import Settings, default_data_dir
 
@@ -97,8 +98,7 @@ def _version(package: str) -> str:
 
 
 def _machine_facts() -> Iterator[Fact]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield Fact("cores", str(cores))
+    yield Fact("cores", str(num_cores()))
     free_bytes = available_bytes()
     if free_bytes < _MIN_MEMORY_GIB * _GIB:
         advice, is_problem = f"at least {_MIN_MEMORY_GIB} GiB are needed", True
@@ -164,10 +164,14 @@ def _model_facts() -> Iterator[Fact]:
 
 def _data_dir_fact() -> Fact:
     folder = Path(os.environ.get("STREAMWELL_DATA_DIR") or default_data_dir()).expanduser()
-    if folder.exists() and not folder.is_dir():
-        return Fact("data folder", str(folder), "is a file; give --data-dir", is_problem=True)
-    nearest = next(p for p in (folder, *folder.parents) if p.exists())
-    if not os.access(nearest, os.W_OK):
+    try:
+        if folder.exists() and not folder.is_dir():
+            return Fact("data folder", str(folder), "is a file; give --data-dir", is_problem=True)
+        nearest = next(p for p in (folder, *folder.parents) if p.exists())
+        is_writable = os.access(nearest, os.W_OK)
+    except PermissionError:  # it is in a folder that others may not look into
+        is_writable = False
+    if not is_writable:
         return Fact("data folder", str(folder), "not writable; give --data-dir", is_problem=True)
     free_gib = shutil.disk_usage(nearest).free / _GIB
     found = f"{folder} ({free_gib:.0f} GiB free)"
@@ -183,9 +187,10 @@ def _port_fact() -> Fact:
         port = usual_port()
     except InvalidRequest as error:
         return Fact("port", os.environ["STREAMWELL_PORT"], str(error), is_problem=True)
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        is_taken = probe.connect_ex((host, port)) == 0
-    if is_taken:
-        return Fact(f"port {port}", "taken", "a server may run already; else set STREAMWELL_PORT")
-    return Fact(f"port {port}", "free")
+    try:
+        socket.create_connection((host, port), timeout=1.0).close()
+    except socket.gaierror:
+        return Fact("host", host, "is no address; see STREAMWELL_HOST", is_problem=True)
+    except OSError:
+        return Fact(f"port {port}", "free")
+    return Fact(f"port {port}", "taken", "a server may run already; else set STREAMWELL_PORT")

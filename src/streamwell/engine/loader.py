@@ -31,6 +31,7 @@ from streamwell.engine.messages import (
 from streamwell.engine.model_runner import ModelRunner
 from streamwell.engine.sampler import Sampler
 from streamwell.engine.seq2seq.families import is_encoder_decoder
+from streamwell.models.cores import num_cores
 from streamwell.models.inspection import inspect_model
 from streamwell.models.outline import size_on_disk
 
@@ -124,7 +125,8 @@ def _restore(known: Iterable[AddAdapter], adapters: AdapterTable | None) -> list
 
 def _default_threads(path: Path) -> int:
     """One per core; one in all for a model so small that waiting for each other costs more."""
-    return 1 if size_on_disk(path) < SMALL_MODEL_BYTES else torch.get_num_threads()
+    is_small = size_on_disk(path) < SMALL_MODEL_BYTES
+    return 1 if is_small else min(torch.get_num_threads(), num_cores())
 
 
 def _max_model_len(config: EngineConfig, model_config: Mapping[str, Any]) -> int:

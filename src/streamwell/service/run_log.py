@@ -72,10 +72,7 @@ class RunLog:
         self.append(*events)
 
     def append(self, *events: RunEvent) -> None:
-        """Queue events for the next commit; they are shown once they are in the store.
-
-        A run whose log broke takes no more: a log with a hole would be a lie.
-        """
+        """Queue events for the next commit; a broken log takes none: with a hole it would lie."""
         self._events += (event for event in events if event.run_id in self._live)
         self._has_work.set()
 
@@ -112,9 +109,11 @@ class RunLog:
         await self._flush()
         if (live := self._live.pop(run_id, None)) is not None:
             live.fail(RunElsewhere())
-        self._broken.add(run_id)  # ours still, unless the store says otherwise
-        await self._store.release(run_id)
-        self._broken.discard(run_id)
+        try:
+            await self._store.release(run_id)
+        except StoreFailed:
+            self._broken.add(run_id)  # ours still, as far as we know
+            raise
 
     async def _flush(self) -> None:
         """Return once all that was appended has been committed."""

@@ -129,14 +129,14 @@ class RunService:
     async def cancel(self, run_id: str, tenant: str) -> RunSpec:
         """End a run now, for all of its readers; one that has ended stays as it is.
 
-        Raises:
-            RunNotFound: no such run, or another tenant's.
-            RunElsewhere: another server drives it.
+        Raises `RunNotFound`, and `RunElsewhere` if another server drives it.
         """
         spec = await self.find(run_id, tenant)
         try:
             await self.log.check_seq(run_id, -1)
         except RunElsewhere:
+            if self.is_draining:
+                raise
             await self.recover(run_id)  # whoever drove it may be gone
         if (run := self._live.get(run_id)) is not None:
             self._cancel(run)

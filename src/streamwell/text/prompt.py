@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from streamwell.core.messages import ChatOptions, Message, PartKind, refuse_surr
 from streamwell.models.inspection import inspect_tokenizer
 from streamwell.text.chat_template import HarmfulTemplate, TemplateRenderer
 from streamwell.text.chat_variables import chat_variables, takes_tools
+from streamwell.text.detokenizer import keeping_last_space
 from streamwell.text.gguf_tokenizer import make_tokenizer
 from streamwell.text.response_parser import ResponseParser
 from streamwell.text.response_template import (
@@ -241,21 +242,7 @@ def _plain_decode(tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[int]
         )
         return text
 
-    return _keeping_last_space(decode_ids, tokenizer.get_vocab())
-
-
-def _keeping_last_space(
-    decode: Callable[[Sequence[int]], str], vocab: Mapping[str, int]
-) -> Callable[[Sequence[int]], str]:
-    """The same function for a tokenizer that strips its text, as Marian's does.
-
-    Its words would run together when they come one by one; with a token behind it that says itself
-    and no more, a space stays.
-    """
-    for token, token_id in vocab.items():
-        if token.isalnum() and decode([token_id, token_id]) == 2 * token:
-            return lambda ids: decode([*ids, token_id]).removesuffix(token)
-    return decode
+    return keeping_last_space(decode_ids, tokenizer.get_vocab())
 
 
 @contextmanager

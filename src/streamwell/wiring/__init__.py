@@ -147,12 +147,21 @@ def _make_table(settings: Settings, folders: Mapping[str, Path], make: ModelMake
     return table
 
 
+def _is_there(folder: Path, param: str) -> bool:
+    try:
+        return folder.exists()
+    except OSError as error:  # it is in a folder that this user may not look into
+        flag = param.replace("_", "-")
+        raise InvalidRequest(f"--{flag} {folder}: {error.strerror}", param) from None
+
+
 def _check_folders(settings: Settings, data_dir: Path) -> None:
     """Raises `InvalidRequest` for what cannot be used, before a model is loaded for nothing."""
-    if data_dir.exists() and not data_dir.is_dir():
+    if _is_there(data_dir, "data_dir") and not data_dir.is_dir():
         raise InvalidRequest(f"--data-dir {data_dir} is no folder", "data_dir")
-    if settings.models_dir is not None and not settings.models_dir.is_dir():
-        raise InvalidRequest(f"--models-dir {settings.models_dir} is no folder", "models_dir")
+    models_dir = settings.models_dir
+    if models_dir is not None and not (_is_there(models_dir, "models_dir") and models_dir.is_dir()):
+        raise InvalidRequest(f"--models-dir {models_dir} is no folder", "models_dir")
     if settings.trace is not None:
         try:
             settings.trace.open("a").close()

@@ -19,6 +19,8 @@ export class LiveAnswer {
   /** Ends its stream here; on the server it goes on. */
   abort = new AbortController();
   error = null;
+  /** The status of the answer that a wait is for; 0 is none. */
+  refusal = 0;
   /** Tells it from all others, also while its run is not known. */
   name = `live-${count += 1}`;
   finishReason = null;
@@ -56,6 +58,7 @@ export class LiveAnswer {
   }
 
   setState(state, reason) {
+    this.refusal = reason?.status ?? 0;
     this.state.value = state;
     this.reason.value = reason?.message ?? '';
   }

@@ -148,15 +148,20 @@ effect(() => {
   document.title = title ? `${title} · Streamwell` : 'Streamwell';
 });
 
+async function refresh() {
+  await refreshChats();
+  goOnBegun();
+}
+
 addEventListener('hashchange', goToAddress);
 addEventListener('popstate', goToAddress);
 document.addEventListener('visibilitychange', () => {
-  if (document.visibilityState === 'visible') refreshChats().catch(() => {});
+  if (document.visibilityState === 'visible') refresh().catch(() => {});
 });
-setInterval(() => { if (document.visibilityState === 'visible') refreshChats().catch(() => {}); }, 20_000);
+setInterval(() => { if (document.visibilityState === 'visible') refresh().catch(() => {}); }, 20_000);
 
 render(html`<${App} />`, document.getElementById('app'));
 goToAddress();
 waitUntilReady();
-refreshChats().then(goOnBegun).then(look).catch((error) => { problem.value = error.message; });
+refresh().then(look).catch((error) => { problem.value = error.message; });
 refreshModels().catch(() => {});

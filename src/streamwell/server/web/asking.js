@@ -10,10 +10,14 @@ import { followRun, pause, runOf } from './stream.js';
 import { ROOT } from './tree.js';
 import { batch, effect } from './ui.js';
 
-/** Of each chat what the server is not known to have: `{text, previous, kept, live, mark, key, body}`. */
+/**
+ * Of each chat what the server is not known to have: `{text, previous, kept, live, mark, key, body}`;
+ * of one that is not made yet by the mark that it will have.
+ */
 const unheard = new Map();
 
-const storedAt = (chat) => `streamwell.asked.${chat}`;
+const STORED = 'streamwell.asked.';
+const MARK = 'new-';
 
 /** Ask something; after an item, or at the end of what is shown. True once the server has it. */
 export function ask(text, { after, kept } = {}) {
@@ -58,16 +62,17 @@ async function cancel(live) {
   }
 }
 
+/** What the server itself has refused it has not got; of all else nobody knows. */
 function giveUpIfRefused(live) {
-  const isStopped = live.isStopped.value && !live.run;
-  if (isStopped && live.state.value === 'waiting') live.abort.abort(new DOMException('stopped', 'AbortError'));
+  const isRefused = live.state.value === 'waiting' && [429, 503].includes(live.refusal);
+  if (live.isStopped.value && !live.run && isRefused) live.abort.abort(new DOMException('stopped', 'AbortError'));
 }
 
 async function answer(messages, previous, text, kept = null) {
   if (current.value || isLoading.value) return false;
   const body = { ...requestOptions(settings.value), previous_item_id: previous };
   body.messages = [...body.messages, ...messages];
-  const asked = { text, previous, kept, body, key: newRequestKey(), mark: newRequestKey() };
+  const asked = { text, previous, kept, body, key: newRequestKey(), mark: MARK + newRequestKey() };
   return send(chatId.value, asked);
 }
 
@@ -78,7 +83,7 @@ async function send(chat, asked) {
     pending.value = asked;
     problem.value = '';
   });
-  keep(chat, asked);
+  keep(chat || asked.mark, asked);
   let place = chat;
   try {
     place = await chatFor(chat, asked);
@@ -86,7 +91,7 @@ async function send(chat, asked) {
     await started(place, asked);
     return true;
   } catch (error) {
-    forget(place);
+    forget(place || asked.mark);
     if (pending.value === asked) {
       pending.value = null;
       if (error.name !== 'AbortError') problem.value = error.message;
@@ -99,12 +104,12 @@ async function send(chat, asked) {
 function keep(chat, asked) {
   const { text, previous, kept, body, key, mark } = asked;
   unheard.set(chat, asked);
-  store(storedAt(chat), JSON.stringify({ text, previous, kept, body, key, mark }));
+  store(STORED + chat, JSON.stringify({ text, previous, kept, body, key, mark }));
 }
 
 function forget(chat) {
   unheard.delete(chat);
-  store(storedAt(chat), '');
+  store(STORED + chat, '');
 }
 
 /** The chat that was asked in; a new one gets the first words as its title. */
@@ -114,7 +119,7 @@ async function chatFor(chat, asked) {
     return chat;
   }
   const { id } = await createChat(asked.text ?? '', settings.value, asked.mark);
-  forget('');
+  forget(asked.mark);
   keep(id, asked);
   if (pending.value === asked) { // else another chat is open by now
     moveDraft('', id);
@@ -158,12 +163,16 @@ function started(chat, asked) {
 /** A question that the page was loaded again with, or left for another chat, is asked when its chat is open. */
 function takeUp(id) {
   if (pending.value || chatId.value !== id || isLoading.value) return;
-  if (unheard.has(id)) pending.value = unheard.get(id);
-  else if (stored(id)) send(id, stored(id));
+  const asked = unheard.get(id) ?? stored(id);
+  if (unheard.has(id)) pending.value = asked;
+  else if (asked) send(id, asked);
 }
 
+/** What was asked before the page was loaded again; what is refused is a draft then, whatever it was. */
 function stored(chat) {
-  return JSON.parse(sessionStorage.getItem(storedAt(chat)));
+  const asked = JSON.parse(sessionStorage.getItem(STORED + chat));
+  if (asked?.text) asked.kept ??= { text: asked.text, files: [] };
+  return asked;
 }
 
 effect(() => {
@@ -171,13 +180,20 @@ effect(() => {
   if (id && !isLoading.value) queueMicrotask(() => takeUp(id));
 });
 
-/** The chat that was being made for a question when the page was loaded again; the question goes with it. */
+/**
+ * Questions whose chats were being made when the page was loaded again go to those chats, or are given
+ * back; returns one of the chats. To be called when all chats are known.
+ */
 export function takeBegun() {
-  const asked = unheard.has('') ? null : stored('');
-  if (!asked) return null;
-  forget('');
-  const chat = chats.value.find(({ mark }) => mark === asked.mark);
-  if (chat) store(storedAt(chat.id), JSON.stringify(asked));
-  else if (asked.kept) giveBack('', asked.kept);
-  return chat ?? null;
+  let begun = null;
+  const marks = Object.keys(sessionStorage).filter((name) => name.startsWith(STORED + MARK));
+  for (const mark of marks.map((name) => name.slice(STORED.length)).filter((name) => !unheard.has(name))) {
+    const asked = stored(mark);
+    const chat = chats.value.find((other) => other.mark === mark);
+    forget(mark);
+    if (chat) store(STORED + chat.id, JSON.stringify(asked));
+    else if (asked.kept) giveBack('', asked.kept);
+    begun ??= chat ?? null;
+  }
+  return begun;
 }

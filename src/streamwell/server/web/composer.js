@@ -8,7 +8,7 @@ import { html, signal, useEffect, useLayoutEffect, useRef } from './ui.js';
 
 const refusal = signal('');
 
-/** A question that was to begin a chat is asked in that chat, if the chat is there already. */
+/** A question that was to begin a chat is asked in that chat, if the chat was made. */
 export function goOnBegun() {
   const chat = takeBegun();
   if (chat && !chatId.value && !current.value) openChat(chat.id);

@@ -80,8 +80,8 @@ export function Answer({ item, live: pendingLive, onGrow }) {
 }
 
 function statusOf(live) {
-  if (live.state.value === 'waiting') return `Waiting: ${live.reason.value}. The answer goes on by itself.`;
   if (live.isStopped.value) return 'Stopping…';
+  if (live.state.value === 'waiting') return `Waiting: ${live.reason.value}. The answer goes on by itself.`;
   return live.hasBegun.value ? '' : 'Thinking…';
 }
 
