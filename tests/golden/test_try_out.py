@@ -149,6 +149,19 @@ def test_queries_that_are_not_numbers_are_not_hidden(
 
 
 @pytest.mark.parametrize("model_impl", ["native", "torch"])
+def test_scores_that_are_infinite_are_not_hidden(tmp_path: Path, model_impl: str) -> None:
+    """Softmax makes no even weights of them."""
+    folder = build("gpt2", tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    bias = weights["transformer.h.0.attn.c_attn.bias"]
+    bias[5], bias[len(bias) // 3 + 5] = 1000.0, torch.inf  # of a query, and of its key
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    with pytest.raises(LoadError, match="not finite"):
+        load_model(folder, model_impl)
+
+
+@pytest.mark.parametrize("model_impl", ["native", "torch"])
 def test_one_damaged_embedding_is_no_reason_to_refuse(tmp_path: Path, model_impl: str) -> None:
     """The other tokens can be served; a request with that one fails alone."""
     folder = build("llama", tmp_path)

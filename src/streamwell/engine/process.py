@@ -50,7 +50,8 @@ def run(connection: Connection) -> None:
     except Exception as error:  # a new process would fail alike: say so instead of trying for ever
         connection.send(LoadFailed(f"{type(error).__name__}: {error}"))
         raise
-    pin_threads()
+    if model.info.implementation.startswith("native/"):
+        pin_threads()
     loop = _make_loop(config, model)
     gc.freeze()
     gc.enable()

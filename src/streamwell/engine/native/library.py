@@ -246,9 +246,12 @@ def pin_threads() -> None:
 
     OpenMP's threads spin while they wait for each other. When another process takes a processor for
     a while, two of them can meet on one that is left, and each then spins away the other's time: a
-    step has been seen to take fifty times as long.
+    step has been seen to take fifty times as long. The main threads of several engines, which do
+    more than the others, are not all to have the same one.
     """
     library = best()
     processors = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     if library is not None and 1 < torch.get_num_threads() == len(processors):
+        first = os.getpid() % len(processors)
+        processors = processors[first:] + processors[:first]
         library.sw_pin_threads((c_int32 * len(processors))(*processors), len(processors))

@@ -72,8 +72,10 @@ inline float soften(float* weights, int64_t num_blocks, Shaping shaping, Sight s
   }
   F32 total = zero();
   for (int64_t b = 0; b < num_blocks; ++b) {
-    F32 weight = exp(sub(scores[b], broadcast(after)));
-    // `exp` never gives zero, so what is hidden is hidden once more
+    const F32 below = sub(scores[b], broadcast(after));
+    // `exp` gives a number for what is none, so that is put back
+    F32 weight = fma(below, zero(), exp(below));
+    // and it never gives zero, so what is hidden is hidden once more
     if (!sees_all) weight = sight.only_seen(weight, zero(), b);
     store(weights + b * kLanes, weight);
     total = add(total, weight);

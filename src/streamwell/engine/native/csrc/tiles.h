@@ -50,6 +50,8 @@ inline void set_tile_shapes(int number, const std::array<TileShape, 8>& shapes) 
     configuration.rows[i] = static_cast<uint8_t>(shapes[i].rows);
     configuration.row_bytes[i] = static_cast<uint16_t>(shapes[i].rows ? shapes[i].words * 4 : 0);
   }
+  // some compilers think that less of it is read
+  asm volatile("" : : "r"(&configuration) : "memory");
   _tile_loadconfig(&configuration);
 }
 
