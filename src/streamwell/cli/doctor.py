@@ -129,7 +129,7 @@ def _compute_facts() -> Iterator[Fact]:
     advice = "" if has_bf16 else "float32 is used"
     yield Fact("fast bfloat16 on CPU", "yes" if has_bf16 else "no", advice)
     compiled = next((name for name in usable if load(name) is not None), "")
-    advice = "" if compiled else "PyTorch computes, more slowly; reinstall with a C++ compiler"
+    advice = "" if compiled else "PyTorch computes, more slowly; reinstall with GCC (g++)"
     yield Fact("native helper", compiled or "none", advice)
 
 

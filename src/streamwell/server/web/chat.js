@@ -196,7 +196,7 @@ export function look() {
 
 async function lookOnce() {
   const id = chatId.value;
-  if (!id) return;
+  if (!id || isLoading.value) return;
   const mine = leaving;
   try {
     const found = await itemsOf(id, items.value.at(-1)?.id);
@@ -209,7 +209,7 @@ async function lookOnce() {
 }
 
 setInterval(() => {
-  if (document.visibilityState === 'visible' && !isLoading.value) look();
+  if (document.visibilityState === 'visible') look();
 }, LOOK_MS);
 document.addEventListener('visibilitychange', () => {
   if (document.visibilityState === 'visible') look();
