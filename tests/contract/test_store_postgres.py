@@ -93,6 +93,30 @@ def test_lost_connections_are_replaced(
     run(other.close())
 
 
+def test_nothing_is_written_behind_what_a_crash_has_lost(
+    store: PostgresStore, cluster: Cluster, url: str, run: Run
+) -> None:
+    """Without the last commit the lease is lost, too; with a new one all goes on from there."""
+    run(store.commit([a_run("a")], [a_delta("a", 0)]))
+    run(store.commit([], [a_delta("a", 1)]))
+    forgetting = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with forgetting.begin() as connection:
+        connection.execute(text("DELETE FROM run_events WHERE seq = 1"))
+    forgetting.dispose()
+    end_all_sessions(cluster, url)
+    for _ in range(2):
+        with pytest.raises(LeaseLost):
+            run(store.commit([], [a_delta("a", 2)]))
+    assert [a_delta("a", 0)] == run(store.events("a"))
+
+    run(store.close())
+    run(store.open())
+    assert ["a"] == ids(run(store.adopt(["brooklet"])))
+    run(store.commit([], [a_delta("a", 1)]))
+    end_all_sessions(cluster, url)
+    run(store.commit([], [a_delta("a", 2)]))
+
+
 def test_closing_after_a_loss_is_no_error(
     store: PostgresStore, cluster: Cluster, url: str, run: Run
 ) -> None:

@@ -68,6 +68,14 @@ class SqlDatabase(ABC):
         #: Only the writer's thread touches these.
         self._writer: Connection | None = None
         self._lease_id: int | None = None
+        #: The last one that was committed under the lease: its run, and its number.
+        self._last_event: tuple[str, int] | None = None
+        #: The database came back without it.
+        self._has_forgotten = False
+
+    @abstractmethod
+    def _has_kept(self, connection: Connection, event: tuple[str, int]) -> bool:
+        """Whether an event is there."""
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -150,6 +158,8 @@ class SqlDatabase(ABC):
         return self._lease_id
 
     def _is_lost(self, connection: Connection) -> bool:
+        if self._has_forgotten:
+            return True
         row = driver_row(connection, self._select_revoked, (self._lease_id,))
         return row is None or bool(row[0])
 
@@ -174,7 +184,8 @@ class SqlDatabase(ABC):
             raise
 
     def _disconnect(self) -> None:
-        self._lease_id = None
+        self._lease_id = self._last_event = None
+        self._has_forgotten = False
         writer, self._writer = self._writer, None
         is_alive = writer is not None and not writer.closed and not writer.invalidated
         self._proof.end(writer if is_alive else None)
@@ -192,11 +203,17 @@ class SqlDatabase(ABC):
             yield self._writer
 
     def _reconnect(self, lost: Connection) -> Connection:
-        """A new connection for the writer, with new proof that its lease is alive."""
+        """A new connection for the writer, with new proof that its lease is alive.
+
+        A database that crashed may have lost the last commits that it did not wait for. Then the
+        lease is lost, too: nothing may be written behind a hole.
+        """
         lost.close()
         writer = self._engine.connect()
         try:
             with writer.begin():
+                last = self._last_event
+                self._has_forgotten |= last is not None and not self._has_kept(writer, last)
                 # Not for a lease that is lost: proof of life would keep others from its runs.
                 if self._lease_id is not None and not self._is_lost(writer):
                     self._proof.give(writer, self._lease_id)

@@ -20,6 +20,7 @@ from sqlalchemy import (
 
 from streamwell.core.conversation import Page
 from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec
+from streamwell.store.database import driver_row
 from streamwell.store.folding import SqlFolding
 from streamwell.store.leases import Proof, adopt
 from streamwell.store.paging import select_page
@@ -53,6 +54,11 @@ _END_RUN = (
 )
 
 
+_SELECT_EVENT = select(RUN_EVENTS.c.seq).where(
+    RUN_EVENTS.c.run_id == bindparam("run_id"), RUN_EVENTS.c.seq == bindparam("seq")
+)
+
+
 class SqlStore(SqlConversations, SqlFolding, SqlRetention):
     """A `Store` on a SQL database; see `SqlDatabase` for its threads and its engine."""
 
@@ -65,6 +71,10 @@ class SqlStore(SqlConversations, SqlFolding, SqlRetention):
     ) -> None:
         super().__init__(engine, proof, num_readers, clock)
         self._insert_event = str(insert(RUN_EVENTS).compile(dialect=engine.dialect))
+        self._select_event = str(_SELECT_EVENT.compile(dialect=engine.dialect))
+
+    def _has_kept(self, connection: Connection, event: tuple[str, int]) -> bool:
+        return driver_row(connection, self._select_event, event) is not None
 
     def _insert_events(self, connection: Connection, rows: list[tuple[object, ...]]) -> None:
         # The hot statement goes to the driver as it is: its rows need none of SQLAlchemy's work on
@@ -105,6 +115,8 @@ class SqlStore(SqlConversations, SqlFolding, SqlRetention):
                 connection.execute(_END_RUN, [{"run_id": id_, "now_s": now_s} for id_ in ended])
 
         await self._write(write)
+        if events:
+            self._last_event = (events[-1].run_id, events[-1].seq)
 
     async def adopt(self, models: Collection[str], run_id: str = "") -> list[RunSpec]:
         """Take over the runs of these models, and this run, that have no end and no live lease."""
