@@ -48,14 +48,15 @@ class AsyncStreamer(BaseStreamer):  # type: ignore[misc] # Transformers is not f
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, num_rows: int = 1) -> None:
         """Raises `RuntimeError` if no event loop is running here."""
 
-        def decode(ids: Sequence[int]) -> str:
+        def decode_ids(ids: Sequence[int]) -> str:
             text: str = tokenizer.decode(
                 list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
             )
             return text
 
+        decode: Callable[[Sequence[int]], str] = decode_ids
         if not tokenizer.is_fast:
-            decode = keeping_last_space(decode, tokenizer.get_vocab())
+            decode = keeping_last_space(decode_ids, tokenizer.get_vocab())
         #: The texts of each row, in the order of the batch.
         self.rows = tuple(RowStream(decode) for _ in range(num_rows))
         self._loop = asyncio.get_running_loop()
