@@ -10,6 +10,7 @@ from rig import Rig, read, request, run, text_of, turns
 
 from streamwell.core.errors import LeaseLost, RunElsewhere, StoreFailed
 from streamwell.core.types import EventKind, FinishReason
+from streamwell.service.reader import Reader
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -128,16 +129,22 @@ def test_a_lost_lease_ends_what_is_live_and_is_renewed() -> None:
     run(test)
 
 
+async def _broken(rig: Rig) -> Reader:
+    """A run whose log broke after two of its six tokens."""
+    reader = await rig.runs.start(request(max_tokens=6))
+    rig.engine.allow(2)
+    await turns()
+    rig.store.failures = [StoreFailed("disk full")]
+    rig.engine.allow(1)
+    await turns()
+    return reader
+
+
 def test_a_run_whose_log_broke_goes_on() -> None:
     """Once the store works again: from what was shown on, no token lost or repeated."""
 
     async def test(rig: Rig) -> None:
-        reader = await rig.runs.start(request(max_tokens=6))
-        rig.engine.allow(2)
-        await turns()
-        rig.store.failures = [StoreFailed("disk full")]
-        rig.engine.allow(1)
-        await turns()
+        reader = await _broken(rig)
         with pytest.raises(StoreFailed):
             await read(reader)
         reader.close()
@@ -159,12 +166,7 @@ def test_a_run_whose_log_broke_can_be_cancelled() -> None:
     """What was shown of it stays, with an end."""
 
     async def test(rig: Rig) -> None:
-        reader = await rig.runs.start(request(max_tokens=6))
-        rig.engine.allow(2)
-        await turns()
-        rig.store.failures = [StoreFailed("disk full")]
-        rig.engine.allow(1)
-        await turns()
+        reader = await _broken(rig)
         reader.close()
         await rig.runs.cancel(reader.spec.run_id, "")
         events = await rig.store.events(reader.spec.run_id)

@@ -10,10 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from streamwell.core.engine_state import EngineInfo, EngineState, EngineStats
-from streamwell.core.errors import LoadError
+from streamwell.core.errors import EngineDied, LoadError
+from streamwell.core.types import FinishReason, GenerateRequest, SamplingParams
 from streamwell.engine import client
 from streamwell.engine.backoff import SOUND_STEPS, Backoff
 from streamwell.engine.client import ProcessEngine
+from streamwell.engine.connection import HEARTBEAT_S
 from streamwell.engine.launch import EngineProcess
 from streamwell.engine.messages import (
     Alive,
@@ -24,6 +26,7 @@ from streamwell.engine.messages import (
     ToServer,
     encode_frame,
 )
+from streamwell.engine.sequence import SequenceOutput
 
 INFO = EngineInfo(
     max_model_len=20, vocab_size=9, num_blocks=9, block_size=4, dtype="float32", device="cpu"
@@ -40,6 +43,8 @@ CONFIG = EngineConfig(
     num_threads=1,
 )
 DEADLINE_S = 10
+HANG_S = 5 * HEARTBEAT_S
+REQUEST = GenerateRequest(request_id="r", prompt_ids=(5,), sampling=SamplingParams(max_tokens=9))
 
 
 class ScriptedProcess(EngineProcess):
@@ -201,3 +206,57 @@ def test_an_engine_that_loads_faster_than_it_beats_does_not_hang(
 
     launcher.close()
     assert ["engine process died; starting another"] * 2 == lines.warnings
+
+
+def step(num_steps: int, *outputs: SequenceOutput) -> StepOutput:
+    return StepOutput(outputs, EngineStats(num_steps=num_steps))
+
+
+#: What an engine says that hangs, while requests beside ours are aborted or refused.
+HANGING = [Alive(), step(7)] * 100
+#: And one whose steps are long.
+BUSY = [message for number in range(100) for message in (Alive(), step(number))]
+ANSWER = step(100, SequenceOutput("r", (5,), FinishReason.LENGTH))
+
+
+async def _for_ever(_wait_s: float) -> None:
+    await asyncio.Event().wait()
+
+
+def _answered(before: list[ToServer], meanwhile: list[ToServer]) -> tuple[int, ...]:
+    """The tokens of a request to an engine that says this before it is asked, and then answers."""
+
+    async def scene() -> tuple[int, ...]:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = ScriptedProcess(SimpleNamespace(pid=0), ours)  # type: ignore[arg-type]
+            engine = ProcessEngine(CONFIG, hang_timeout_s=HANG_S, first=process, sleep=_for_ever)
+            engine.start()
+            said = [Loaded(INFO), *before, step(8)]
+            theirs.sendall(b"".join(map(encode_frame, said)))
+            while engine.stats().num_steps != 8:  # noqa: ASYNC110 - the engine has no event for it
+                await asyncio.sleep(0)
+            answer = asyncio.ensure_future(anext(engine.generate(REQUEST)))
+            await asyncio.sleep(0)  # it is under way
+            theirs.sendall(b"".join(map(encode_frame, [*meanwhile, ANSWER])))
+            try:
+                return (await answer).token_ids
+            finally:
+                await engine.stop()
+
+    return asyncio.run(scene())
+
+
+def test_a_hang_is_seen_though_others_leave() -> None:
+    """What the engine says of them is no step."""
+    with pytest.raises(EngineDied):
+        _answered([], HANGING)
+
+
+@pytest.mark.parametrize(
+    ("before", "meanwhile"),
+    [pytest.param([], BUSY, id="slow"), pytest.param(HANGING, [], id="idle before")],
+)
+def test_what_goes_on_is_no_hang(before: list[ToServer], meanwhile: list[ToServer]) -> None:
+    """An engine may take its time for each step, and has none to take while nobody asks."""
+    assert (5,) == _answered(before, meanwhile)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,6 +22,7 @@ from streamwell.core.types import (
     Usage,
 )
 from streamwell.server.convert.dialects import OPENAI, Dialect
+from streamwell.server.convert.fingerprint import fingerprint
 from streamwell.server.convert.messages import previous_item
 from streamwell.server.convert.tools import (
     answer_message,
@@ -110,26 +109,10 @@ def run_terms(kind: RunKind, body: GenerationRequest, idempotency_key: str) -> R
         background=bool(body.background),
         store=body.store,
         idempotency_key=idempotency_key,
-        fingerprint=_fingerprint(kind, body) if idempotency_key else "",
+        fingerprint=fingerprint(kind, body) if idempotency_key else "",
         include_usage=bool(options and options.include_usage),
         metadata=tuple((body.metadata or {}).items()),
     )
-
-
-def _fingerprint(kind: RunKind, body: GenerationRequest) -> str:
-    """Equal for equal requests, whatever the order of their fields.
-
-    Raises:
-        InvalidRequest: it cannot be written down again.
-    """
-    try:
-        fields = body.model_dump(mode="json", exclude_none=True)
-    except ValueError:
-        message = "a field of the body is nested too deeply, or a name in it is no text"
-        raise InvalidRequest(message) from None
-    # unlike orjson, this takes integers of any size and text that is not Unicode
-    canonical = json.dumps([kind, fields], sort_keys=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def wire_message(at: int, message: ChatMessage) -> Message:
