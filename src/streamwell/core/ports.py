@@ -169,8 +169,8 @@ class Store(Protocol):
 
         Old is what ended before the first time; where `terms.store` is `False`, before the second
         time too; where it is `True`, only before the third.
-        Runs without an end whose lease is gone count as ended when they were created. Not one
-        transaction: commits get their turn in between.
+        Runs without an end whose lease is gone count as ended when they were created; the second
+        time is not for them. Not one transaction: commits get their turn in between.
         """
         ...
 

@@ -41,7 +41,7 @@ def ended(run: Run, cut_short: Iterable[RunEvent], metrics: Metrics) -> None:
     metrics.e2e_latency_s.observe(duration_s)
     times = {"duration_s": round(duration_s, 4)}
     num_tokens = run.usage().completion_tokens
-    if run.queue_s is not None and run.first_token_s is not None:
+    if not run.is_continued and run.queue_s is not None and run.first_token_s is not None:
         times["time_to_first_token_s"] = round(run.first_token_s, 4)
         times["tokens_per_s"] = round(num_tokens / max(duration_s - run.queue_s, 1e-6), 1)
     log.info(

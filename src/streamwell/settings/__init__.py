@@ -98,7 +98,7 @@ class Settings:
     "Choices that may wait beyond --max-num-seqs before requests are refused with 503."
 
     kv_cache_mib: Annotated[int | None, Parameter(validator=_Positive)] = None
-    "Memory of the KV cache in MiB; default: what is useful, at most 1024."
+    "Memory of the KV cache in MiB; default: what is useful, at most 1024 or one whole context."
 
     block_size: Annotated[int, Parameter(validator=Number(gte=1, lte=1024))] = 16
     "Tokens per block of the KV cache."

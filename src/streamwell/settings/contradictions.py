@@ -32,6 +32,7 @@ _NOT_FOR_VLLM = frozenset(
         "enable_lora",
         "max_loras",
         "max_lora_rank",
+        "trace",
     }
 )
 

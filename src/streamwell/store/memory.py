@@ -149,8 +149,10 @@ class MemoryStore(MemoryConversations):
         }
 
         def is_old(run: StoredRun) -> bool:
-            ended_s = run.spec.created_s if self._is_orphan(run) else run.ended_s
-            return ended_s is not None and ended_s < before_s[run.spec.terms.store]
+            if self._is_orphan(run):  # somebody may still go on with it, whoever may resume it then
+                is_kept = run.spec.terms.store is True
+                return run.spec.created_s < (stored_before_s if is_kept else ended_before_s)
+            return run.ended_s is not None and run.ended_s < before_s[run.spec.terms.store]
 
         self._check_open()
         return self._delete([run for run in self._database.runs.values() if is_old(run)])

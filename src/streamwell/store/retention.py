@@ -37,7 +37,8 @@ class SqlRetention(SqlDatabase):
         times = (ended_before_s, unstored_before_s, stored_before_s)
 
         def delete_orphans(connection: Connection) -> int:
-            is_old = or_(*_ages(RUNS.c.created_s, *times))
+            # somebody may still go on with one, whoever may resume it then
+            is_old = or_(*_ages(RUNS.c.created_s, *times[:1], *times[:1], *times[2:]))
             is_orphan = (*is_of_others(self._lease_id or 0), is_old)
             leases = select(RUNS.c.lease_id).where(*is_orphan).distinct()
             gone = gone_leases(connection, self._proof, leases)
