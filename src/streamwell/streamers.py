@@ -55,7 +55,7 @@ class AsyncStreamer(BaseStreamer):  # type: ignore[misc] # Transformers is not f
             return text
 
         decode: Callable[[Sequence[int]], str] = decode_ids
-        if not tokenizer.is_fast:
+        if not getattr(tokenizer, "is_fast", True):  # a processor's is
             decode = keeping_last_space(decode_ids, tokenizer.get_vocab())
         #: The texts of each row, in the order of the batch.
         self.rows = tuple(RowStream(decode) for _ in range(num_rows))

@@ -117,6 +117,16 @@ def test_nothing_is_written_behind_what_a_crash_has_lost(
     run(store.commit([], [a_delta("a", 2)]))
 
 
+def test_what_was_deleted_is_not_lost(
+    store: PostgresStore, cluster: Cluster, url: str, run: Run
+) -> None:
+    """Runs that have ended may go at any time, whoever deletes them."""
+    run(store.commit([a_run("a"), a_run("b")], [a_delta("a", 0), an_end("b", 0)]))
+    run(store.delete_run("b"))
+    end_all_sessions(cluster, url)
+    run(store.commit([], [a_delta("a", 1)]))
+
+
 def test_closing_after_a_loss_is_no_error(
     store: PostgresStore, cluster: Cluster, url: str, run: Run
 ) -> None:

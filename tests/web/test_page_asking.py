@@ -270,3 +270,29 @@ def test_thinking_ends_with_the_first_word(page: Page, server: SpeakingServer) -
     assert not page.evaluate("document.querySelector('.status')")
     page.click("Stop")
     page.has("Stopped.")
+
+
+def test_a_stop_holds_if_the_server_may_have_the_question(
+    page: Page, server: SpeakingServer
+) -> None:
+    """A connection was cut before it said so: that it is busy afterwards proves nothing."""
+    failures = [0, 503, 503]
+    chat = begin(page, server, "well " * 5000, step_s=0.01)
+
+    def fail(route: Route) -> None:
+        if not failures:
+            route.continue_()
+        elif status := failures.pop(0):
+            route.fulfill(**refusal(status))
+        else:
+            route.abort()
+
+    page.tab.route(ASKED, fail)
+    page.ask("two")
+    page.has("Waiting:")
+    page.click("Stop")
+    page.has("Stopped.")
+
+    assert [] == failures
+    assert (["one", "two"], "") == (questions(page), page.evaluate(MESSAGE))
+    assert 4 == len(server.items(chat))

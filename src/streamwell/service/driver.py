@@ -73,8 +73,7 @@ class Driver:
                     began = partial(run_report.began, run, sent_s)
                     items = generate_text(model.engine, request, pipeline, began)
                     async with aclosing(items):
-                        is_begun = run.is_continued or bool(pipeline.token_ids)
-                        await self._write(run, index, items, is_begun=is_begun)
+                        await self._write(run, index, items)
             except EngineDied:
                 at_once = True
                 num_deaths += len(pipeline.token_ids) == num_tokens
@@ -85,10 +84,10 @@ class Driver:
                 return
 
     async def _write(
-        self, run: Run, index: int, items: AsyncIterator[TextDelta | Finished], *, is_begun: bool
+        self, run: Run, index: int, items: AsyncIterator[TextDelta | Finished]
     ) -> None:
         before_s, latency = run.started_s, self._metrics.time_to_first_token_s
-        if is_begun:
+        if run.is_continued or index in run.begun:
             before_s, latency = time.monotonic(), self._metrics.inter_token_latency_s
         async for item in items:
             self._metrics.generation_tokens.inc(len(item.token_ids))

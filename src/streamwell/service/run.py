@@ -29,6 +29,8 @@ class Run:
         #: Cancels the run when no reader has come back.
         self.grace: asyncio.TimerHandle | None = None
         self.unfinished = set(range(spec.total_choices))
+        #: Choices that have said something here.
+        self.begun: set[int] = set()
         #: It was interrupted, so its latencies say nothing of the server.
         self.is_continued = False
         #: Seconds that it waited for a place, and until its first token; `None` if not known.
@@ -90,6 +92,7 @@ class Run:
 
     def delta(self, index: int, delta: TextDelta) -> RunEvent:
         self._num_completion_tokens += len(delta.token_ids)
+        self.begun.add(index)
         return self._event(
             EventKind.DELTA,
             index=index,

@@ -111,8 +111,9 @@ class RunLog:
             live.fail(RunElsewhere())
         try:
             await self._store.release(run_id)
-        except StoreFailed:
-            self._broken.add(run_id)  # ours still, as far as we know
+        except StoreFailed as error:
+            if not isinstance(error, LeaseLost):
+                self._broken.add(run_id)  # ours still, as far as we know
             raise
 
     async def _flush(self) -> None:

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Engine, Select, bindparam, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from streamwell.core.errors import LeaseLost, StoreFailed
+from streamwell.core.types import RunEvent
 from streamwell.store.leases import Proof, take_lease
 from streamwell.store.rows import Row
 from streamwell.store.schema import LEASES
@@ -68,14 +69,14 @@ class SqlDatabase(ABC):
         #: Only the writer's thread touches these.
         self._writer: Connection | None = None
         self._lease_id: int | None = None
-        #: The last one that was committed under the lease: its run, and its number.
-        self._last_event: tuple[str, int] | None = None
+        #: The last one that was committed under the lease.
+        self._last_event: RunEvent | None = None
         #: The database came back without it.
         self._has_forgotten = False
 
     @abstractmethod
-    def _has_kept(self, connection: Connection, event: tuple[str, int]) -> bool:
-        """Whether an event is there."""
+    def _has_kept(self, connection: Connection, event: RunEvent) -> bool:
+        """Whether an event that was committed is there, or was deleted since."""
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -123,13 +124,19 @@ class SqlDatabase(ABC):
 
         return await _run(self._open_threads().readers, look)
 
-    async def _write(self, work: Callable[[Connection], T]) -> T:
+    async def _write(self, work: Callable[[Connection], T], last: RunEvent | None = None) -> T:
         """The answer of `work`, which runs in a transaction and in the writer's thread.
 
         It runs once more if the connection turns out to be lost before anything is committed.
+        `last` is the last event that it writes.
         """
 
         def carry_out() -> T:
+            answer = attempt()
+            self._last_event = last or self._last_event
+            return answer
+
+        def attempt() -> T:
             with self._store_errors():
                 is_carried_out = False
                 try:

@@ -73,8 +73,12 @@ class SqlStore(SqlConversations, SqlFolding, SqlRetention):
         self._insert_event = str(insert(RUN_EVENTS).compile(dialect=engine.dialect))
         self._select_event = str(_SELECT_EVENT.compile(dialect=engine.dialect))
 
-    def _has_kept(self, connection: Connection, event: tuple[str, int]) -> bool:
-        return driver_row(connection, self._select_event, event) is not None
+    def _has_kept(self, connection: Connection, event: RunEvent) -> bool:
+        place = (event.run_id, event.seq)
+        if driver_row(connection, self._select_event, place) is not None:
+            return True
+        has_run = select(RUNS.c.id).where(RUNS.c.id == event.run_id)
+        return event.kind is EventKind.END and connection.execute(has_run).first() is None
 
     def _insert_events(self, connection: Connection, rows: list[tuple[object, ...]]) -> None:
         # The hot statement goes to the driver as it is: its rows need none of SQLAlchemy's work on
@@ -114,9 +118,7 @@ class SqlStore(SqlConversations, SqlFolding, SqlRetention):
                 now_s = self._clock()
                 connection.execute(_END_RUN, [{"run_id": id_, "now_s": now_s} for id_ in ended])
 
-        await self._write(write)
-        if events:
-            self._last_event = (events[-1].run_id, events[-1].seq)
+        await self._write(write, events[-1] if events else None)
 
     async def adopt(self, models: Collection[str], run_id: str = "") -> list[RunSpec]:
         """Take over the runs of these models, and this run, that have no end and no live lease."""

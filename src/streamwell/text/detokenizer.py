@@ -19,6 +19,10 @@ one byte and a character at most four, so what the next few tokens leave unfinis
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+
+#: Tokens that are looked at for one that says itself and no more: some tokenizers have none.
+_MAX_TRIED = 5000
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -113,7 +117,7 @@ def keeping_last_space(
     Its words would run together when they come one by one; with a token behind it that says itself
     and no more, a space stays.
     """
-    for token, token_id in vocab.items():
+    for token, token_id in islice(vocab.items(), _MAX_TRIED):
         if token.isalnum() and decode([token_id, token_id]) == 2 * token:
             return lambda ids: decode([*ids, token_id]).removesuffix(token)
     return decode

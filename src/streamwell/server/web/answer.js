@@ -19,8 +19,8 @@ export class LiveAnswer {
   /** Ends its stream here; on the server it goes on. */
   abort = new AbortController();
   error = null;
-  /** The status of the answer that a wait is for; 0 is none. */
-  refusal = 0;
+  /** The server may know of it, although it has not said so. */
+  mayBeThere = false;
   /** Tells it from all others, also while its run is not known. */
   name = `live-${count += 1}`;
   finishReason = null;
@@ -58,7 +58,6 @@ export class LiveAnswer {
   }
 
   setState(state, reason) {
-    this.refusal = reason?.status ?? 0;
     this.state.value = state;
     this.reason.value = reason?.message ?? '';
   }

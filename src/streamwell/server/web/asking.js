@@ -62,10 +62,14 @@ async function cancel(live) {
   }
 }
 
-/** What the server itself has refused it has not got; of all else nobody knows. */
+/** What the server has refused each time it has not got; of all else nobody knows. */
 function giveUpIfRefused(live) {
-  const isRefused = live.state.value === 'waiting' && [429, 503].includes(live.refusal);
+  const isRefused = live.state.value === 'waiting' && !live.mayBeThere;
   if (live.isStopped.value && !live.run && isRefused) live.abort.abort(new DOMException('stopped', 'AbortError'));
+}
+
+function isRefusal({ status, code } = {}) {
+  return (status === 429 || status === 503) && code !== 'run_elsewhere' && code !== 'store_failed';
 }
 
 async function answer(messages, previous, text, kept = null) {
@@ -77,8 +81,9 @@ async function answer(messages, previous, text, kept = null) {
 }
 
 /** Send what was asked in a chat; the empty one is a new chat. */
-async function send(chat, asked) {
+async function send(chat, asked, { mayBeThere = false } = {}) {
   asked.live = new LiveAnswer({ isWatched: true });
+  asked.live.mayBeThere = mayBeThere;
   batch(() => {
     pending.value = asked;
     problem.value = '';
@@ -132,8 +137,9 @@ async function chatFor(chat, asked) {
 function started(chat, asked) {
   const { live, key, body } = asked;
   const request = { path: 'v1/chat/completions', key, body: { ...body, conversation: chat } };
-  const onState = (...now) => {
-    live.setState(...now);
+  const onState = (state, reason) => {
+    if (state === 'waiting' && !isRefusal(reason)) live.mayBeThere = true;
+    live.setState(state, reason);
     giveUpIfRefused(live);
   };
   return new Promise((resolve, reject) => {
@@ -165,7 +171,7 @@ function takeUp(id) {
   if (pending.value || chatId.value !== id || isLoading.value) return;
   const asked = unheard.get(id) ?? stored(id);
   if (unheard.has(id)) pending.value = asked;
-  else if (asked) send(id, asked);
+  else if (asked) send(id, asked, { mayBeThere: true });
 }
 
 /** What was asked before the page was loaded again; what is refused is a draft then, whatever it was. */
