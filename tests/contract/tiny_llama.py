@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-VOCAB_SIZE, MAX_POSITIONS = 64, 2048
+VOCAB_SIZE, MAX_POSITIONS = 64, 16384
 NUM_LAYERS, HIDDEN, NUM_HEADS, NUM_KV_HEADS, INTERMEDIATE = 2, 32, 4, 2, 48
 
 CONFIG = {
