@@ -34,12 +34,12 @@ class SqlRetention(SqlDatabase):
         stored_before_s: float,
     ) -> int:
         """Delete ended runs that are old, with their events; returns how many."""
-        times = (ended_before_s, unstored_before_s, stored_before_s)
+        ages = _ages(RUNS.c.ended_s, ended_before_s, unstored_before_s, stored_before_s)
+        # somebody may still go on with an orphan, whoever may resume it then
+        orphan_ages = _ages(RUNS.c.created_s, ended_before_s, ended_before_s, stored_before_s)
 
         def delete_orphans(connection: Connection) -> int:
-            # somebody may still go on with one, whoever may resume it then
-            is_old = or_(*_ages(RUNS.c.created_s, *times[:1], *times[:1], *times[2:]))
-            is_orphan = (*is_of_others(self._lease_id or 0), is_old)
+            is_orphan = (*is_of_others(self._lease_id or 0), or_(*orphan_ages))
             leases = select(RUNS.c.lease_id).where(*is_orphan).distinct()
             gone = gone_leases(connection, self._proof, leases)
             return _delete_batch(connection, *is_orphan, belongs_to(gone)) if gone else 0
@@ -48,7 +48,7 @@ class SqlRetention(SqlDatabase):
             return lambda connection: _delete_batch(connection, age)
 
         num_deleted = 0
-        for age in _ages(RUNS.c.ended_s, *times):  # one by one, each along its index
+        for age in ages:  # one by one, each along its index
             num_deleted += await self._repeat(delete_aged(age))
         return num_deleted + await self._repeat(delete_orphans)
 
