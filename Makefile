@@ -44,7 +44,8 @@ test-bench: $(VENV)/.dev ## Run the programs of docs/benchmarks.md, at sizes who
 	$(BIN)/python -m pytest -m bench tests/docs
 
 test-fast: $(VENV)/.dev ## Run the tests that start no process and load no model.
-	$(BIN)/python -m pytest $(WORKERS) -m "not slow"
+	# two processes fill two processors: threads of theirs would wait for each other
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS) -m "not slow"
 
 test-peers: $(VENV)/.bench ## Install the peers, and compare with each of them at small sizes (6 GB, long).
 	$(BIN)/python -m pytest -m apart tests/docs/test_guide_peers.py
