@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from transformers.generation.streamers import BaseStreamer
 
-from streamwell.text.detokenizer import Detokenizer, keeping_last_space
+from streamwell.text.detokenizer import Detokenizer
+from streamwell.text.slow_tokenizers import slow_decode
 
 if TYPE_CHECKING:
     import torch
@@ -46,7 +47,10 @@ class AsyncStreamer(BaseStreamer):  # type: ignore[misc] # Transformers is not f
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, num_rows: int = 1) -> None:
-        """Raises `RuntimeError` if no event loop is running here."""
+        """Raises RuntimeError or ValueError.
+
+        No event loop is running here, or the tokenizer hides characters that are not whole yet.
+        """
 
         def decode_ids(ids: Sequence[int]) -> str:
             text: str = tokenizer.decode(
@@ -54,9 +58,8 @@ class AsyncStreamer(BaseStreamer):  # type: ignore[misc] # Transformers is not f
             )
             return text
 
-        decode: Callable[[Sequence[int]], str] = decode_ids
-        if not getattr(tokenizer, "is_fast", True):  # a processor's is
-            decode = keeping_last_space(decode_ids, tokenizer.get_vocab())
+        is_fast = getattr(tokenizer, "is_fast", True)  # a processor's is
+        decode = decode_ids if is_fast else slow_decode(tokenizer)
         #: The texts of each row, in the order of the batch.
         self.rows = tuple(RowStream(decode) for _ in range(num_rows))
         self._loop = asyncio.get_running_loop()

@@ -45,6 +45,9 @@ def test_words_of_a_tokenizer_that_strips_stay_apart() -> None:
         def get_vocab(self) -> dict[str, int]:
             return {piece: at for at, piece in enumerate(pieces)}
 
+        def encode(self, _text: str, **_: object) -> list[int]:
+            return [1]
+
         def decode(self, ids: Sequence[int], **_: object) -> str:
             return "".join(pieces[at] for at in ids).replace(pieces[0], " ").strip()
 

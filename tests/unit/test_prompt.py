@@ -273,6 +273,31 @@ def test_a_folder_without_tokenizer_json_loads_too(tmp_path: Path) -> None:
     assert encoder.vocab_size > max(ids)
 
 
+def test_bytes_come_one_by_one(tmp_path: Path) -> None:
+    """ByT5's ids are bytes: of several bytes a character is streamed as soon as it is whole."""
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "ByT5Tokenizer"}')
+    encoder = PromptEncoder.load(tmp_path)
+    text = "Grüße: 日本語 😀!"
+    detokenizer = Detokenizer(encoder.decode)
+
+    pieces = [detokenizer.push(token_id) for token_id in encoder.encode_text(text)]
+
+    assert text == "".join(pieces)
+    assert list(text) == [piece for piece in pieces if piece]
+
+
+# Transformers does not close it
+@pytest.mark.filterwarnings("ignore:.*byte_maps:pytest.PytestUnraisableExceptionWarning")
+def test_a_tokenizer_that_hides_half_characters_is_refused(tmp_path: Path) -> None:
+    """MyT5's says nothing of them, so that whole characters would be missing from a stream."""
+    maps = {"decompose_map": {}, "merge_map": {}}
+    (tmp_path / "byte_maps.json").write_text(json.dumps(maps))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "MyT5Tokenizer"}')
+
+    with pytest.raises(LoadError, match="leaves out characters that are not whole yet"):
+        PromptEncoder.load(tmp_path)
+
+
 def test_words_stay_apart_when_a_tokenizer_strips_them(tmp_path: Path) -> None:
     """Marian's takes spaces off both ends of a text; token by token it gives the same text."""
     sentencepiece = pytest.importorskip("sentencepiece")

@@ -18,11 +18,7 @@ one byte and a character at most four, so what the next few tokens leave unfinis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
-
-#: Tokens that are looked at for one that says itself and no more: some tokenizers have none.
-_MAX_TRIED = 5000
+from collections.abc import Callable, Sequence
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -107,17 +103,3 @@ class Detokenizer:
         if text.endswith(rest):
             return text[: len(text) - len(rest)], rest
         return REPLACEMENT, rest  # it was a byte token, without which the run is valid
-
-
-def keeping_last_space(
-    decode: Callable[[Sequence[int]], str], vocab: Mapping[str, int]
-) -> Callable[[Sequence[int]], str]:
-    """The same function for a tokenizer that strips its text, as Marian's does.
-
-    Its words would run together when they come one by one; with a token behind it that says itself
-    and no more, a space stays.
-    """
-    for token, token_id in islice(vocab.items(), _MAX_TRIED):
-        if token.isalnum() and decode([token_id, token_id]) == 2 * token:
-            return lambda ids: decode([*ids, token_id]).removesuffix(token)
-    return decode

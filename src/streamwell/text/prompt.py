@@ -26,7 +26,6 @@ from streamwell.core.messages import ChatOptions, Message, PartKind, refuse_surr
 from streamwell.models.inspection import inspect_tokenizer
 from streamwell.text.chat_template import HarmfulTemplate, TemplateRenderer
 from streamwell.text.chat_variables import chat_variables, takes_tools
-from streamwell.text.detokenizer import keeping_last_space
 from streamwell.text.gguf_tokenizer import make_tokenizer
 from streamwell.text.response_parser import ResponseParser
 from streamwell.text.response_template import (
@@ -34,6 +33,7 @@ from streamwell.text.response_template import (
     UnsupportedTemplate,
     parse_response_template,
 )
+from streamwell.text.slow_tokenizers import slow_decode
 from streamwell.text.tokenizer_trial import tried_out
 
 if TYPE_CHECKING:
@@ -235,14 +235,7 @@ def _plain_decode(tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[int]
         # It skips special tokens, tidies nothing up, and costs a third of the call around it.
         decode: Callable[[Sequence[int]], str] = tokenizer.backend_tokenizer.decode
         return decode
-
-    def decode_ids(ids: Sequence[int]) -> str:
-        text: str = tokenizer.decode(
-            list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
-        return text
-
-    return keeping_last_space(decode_ids, tokenizer.get_vocab())
+    return slow_decode(tokenizer)
 
 
 @contextmanager
