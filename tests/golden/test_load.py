@@ -177,6 +177,18 @@ def test_a_head_that_is_saved_is_the_head(
     assert expected == {key: outcome.token_ids for key, outcome in outcomes.items()}
 
 
+@pytest.mark.parametrize("model_impl", ["native", "transformers"])
+def test_what_generate_would_forbid_is_told(tmp_path: Path, model_impl: str) -> None:
+    """Decoders say all of their tokens; whoever starts the server learns what was recommended."""
+    folder = build("llama", tmp_path)
+    recommended = {"suppress_tokens": [7], "bad_words_ids": [], "min_length": 0, "num_beams": 1}
+    (folder / "generation_config.json").write_text(json.dumps(recommended))
+
+    (warning,) = load_model(folder, model_impl).info.warnings
+
+    assert warning.endswith("what is not served: suppress_tokens=[7]")
+
+
 @pytest.mark.parametrize("model_impl", ["torch", "transformers"])
 def test_names_without_the_usual_prefix_are_found(tmp_path: Path, model_impl: str) -> None:
     """GPT-2 was published without it, and with masks among its weights."""

@@ -266,6 +266,19 @@ def test_what_is_recommended_and_not_served_is_told(tmp_path: Path) -> None:
     assert "num_beams=4, min_length=56" in warning
 
 
+def test_old_folders_say_it_in_their_config(tmp_path: Path) -> None:
+    """Before there was a `generation_config.json`, what is recommended stood in `config.json`."""
+    folder = build("bart", tmp_path)
+    expected = answer(folder)
+    (folder / "generation_config.json").unlink()
+    edit(folder / "config.json", force_bos_token_to_be_generated=True, num_beams=4)
+
+    (warning,) = load_model(folder).info.warnings
+
+    assert "num_beams=4" in warning
+    assert expected == answer(folder)
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_what_a_config_leaves_out_has_the_default_of_transformers(name: str) -> None:
     """Each field that can be left out; those that cannot are missed."""

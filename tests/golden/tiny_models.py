@@ -149,6 +149,7 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
         },
     ),
     "phi": _config(PhiConfig, qk_layernorm=True),
+    "phi-tied": _config(PhiConfig, tie_word_embeddings=True),
     "phi3-window": _config(Phi3Config, sliding_window=WINDOW),
     "phi3-longrope": _config(
         Phi3Config,

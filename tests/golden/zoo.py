@@ -68,7 +68,12 @@ ZOO = (
         {"gemma3": ALL},
         "two kinds of rotary embeddings, sliding and global layers",
     ),
-    Entry("Phi-1, Phi-2", "phi", {"phi": ALL}, "parallel layers that share a norm, half rotary"),
+    Entry(
+        "Phi-1, Phi-2",
+        "phi",
+        {"phi": ALL, "phi-tied": ALL},
+        "parallel layers that share a norm, half rotary",
+    ),
     Entry(
         "Phi-3, Phi-4",
         "phi3",

@@ -45,7 +45,7 @@ from streamwell.engine.native_choice import (
 from streamwell.engine.placement import device_of, dtype_of
 from streamwell.engine.quantization import in_effect
 from streamwell.engine.seq2seq import build as seq2seq
-from streamwell.engine.seq2seq.families import is_encoder_decoder, unserved
+from streamwell.engine.seq2seq.families import is_encoder_decoder
 from streamwell.engine.torch_model import AdaptableModel, TorchModel
 from streamwell.engine.try_out import try_out_native, try_out_torch
 
@@ -159,7 +159,6 @@ def _encoder_decoder(
     generation_config = read_json(path / "generation_config.json") or {}
     saved = read_weights(path, report, dtype)
     spec, weights = seq2seq.describe_weights(model_config, generation_config, saved)
-    told += unserved(generation_config)
     quantization = "none"
     report("packing weights", 0.5)
     try:

@@ -22,6 +22,19 @@ BROKEN = (
     ValueError,
 )
 
+#: What `generate` would do that nobody gets here, with the values that mean nothing.
+_UNSERVED: dict[str, tuple[object, ...]] = {
+    "num_beams": (1,),
+    "no_repeat_ngram_size": (0,),
+    "encoder_no_repeat_ngram_size": (0,),
+    "min_length": (0,),
+    "min_new_tokens": (0,),
+    "begin_suppress_tokens": ([],),
+    "forced_eos_token_id": ([],),
+}
+#: What encoder-decoders get.
+_BANS = ("suppress_tokens", "bad_words_ids", "forced_bos_token_id")
+
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """The object in a JSON file; `None` if there is no such file or no such object in it."""
@@ -41,3 +54,23 @@ def eos_token_ids(path: Path, model_config: Mapping[str, Any], vocab_size: int) 
             ids = ids if isinstance(ids, list) else [ids]
             return frozenset(i for i in ids if isinstance(i, int) and 0 <= i < vocab_size)
     return frozenset()
+
+
+def unserved(path: Path, model_config: Mapping[str, Any], *, bans_tokens: bool) -> tuple[str, ...]:
+    """What the model's authors recommend and nobody gets here, for the log.
+
+    Args:
+        path: the model folder.
+        model_config: its `config.json`, which says it where there is no `generation_config.json`.
+        bans_tokens: whether tokens that are never to be said, or always at first, are heeded.
+    """
+    said = read_json(path / "generation_config.json") or model_config
+    plain = _UNSERVED if bans_tokens else {**_UNSERVED, **dict.fromkeys(_BANS, ([],))}
+    asked = [
+        f"{field}={said[field]!r:.40}"
+        for field, values in plain.items()
+        if said.get(field) is not None and said[field] not in values
+    ]
+    if not asked:
+        return ()
+    return (f"the model's configuration asks for what is not served: {', '.join(asked)}",)

@@ -20,7 +20,7 @@ from streamwell.engine.checkpoint import Report
 from streamwell.engine.draft_loader import load_draft
 from streamwell.engine.draft_model import ModelDrafter
 from streamwell.engine.families import max_positions
-from streamwell.engine.folder import BROKEN, eos_token_ids, read_json
+from streamwell.engine.folder import BROKEN, eos_token_ids, read_json, unserved
 from streamwell.engine.lora.table import AdapterTable
 from streamwell.engine.messages import (
     DEFAULT_KV_CACHE_BYTES,
@@ -97,6 +97,7 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
         quantization=assembled.quantization,
         warnings=(
             *assembled.warnings,
+            *unserved(path, model_config, bans_tokens=bool(start_ids)),
             *_draft_warnings(draft),
             *_restore(config.adapters, assembled.adapters),
         ),
@@ -104,11 +105,15 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
         max_input_len=max_model_len if start_ids else None,
     )
     sampler = Sampler(eos)
-    drafter = None
-    if draft is not None:
-        draft.model.allocate(num_blocks)  # under the same ids
-        drafter = ModelDrafter(draft.model, sampler, model.vocab_size)
+    drafter = _drafter(draft, sampler, info)
     return LoadedModel(ModelRunner(model, sampler), info, eos, drafter, assembled.adapters)
+
+
+def _drafter(draft: Assembled | None, sampler: Sampler, info: EngineInfo) -> ModelDrafter | None:
+    if draft is None:
+        return None
+    draft.model.allocate(info.num_blocks)  # under the same ids
+    return ModelDrafter(draft.model, sampler, info.vocab_size)
 
 
 def _draft_warnings(draft: Assembled | None) -> list[str]:

@@ -112,15 +112,18 @@ def with_saved_head(spec: DecoderSpec, weights: dict[str, torch.Tensor]) -> Deco
     """The spec with the output layer that the files have, whatever the config says of it.
 
     As Transformers does it: a head that is saved with other numbers than the embeddings is not
-    tied to them, and one that is saved in their place stands for both.
+    tied to them, and one that is saved in their place stands for both. A bias is the head's alone.
     """
     embedding, head = (weights.get(f"{name}.weight") for name in ("model.embed_tokens", "lm_head"))
-    if not spec.tie_word_embeddings or head is None:
+    shared = head if embedding is None else embedding
+    if not spec.tie_word_embeddings or shared is None:
         return spec
-    if embedding is None:
-        weights["model.embed_tokens.weight"] = head
-        return spec
-    return replace(spec, tie_word_embeddings=torch.equal(embedding, head))
+    weights["model.embed_tokens.weight"] = shared
+    is_tied = head is None or torch.equal(shared, head)
+    if "lm_head.bias" in weights:
+        weights.setdefault("lm_head.weight", shared)
+        is_tied = False
+    return replace(spec, tie_word_embeddings=is_tied)
 
 
 def canonical_rows(

@@ -112,19 +112,6 @@ def our_name(names: Names, name: str) -> str:
     return name
 
 
-def unserved(generation_config: Config) -> tuple[str, ...]:
-    """What the model's authors recommend and nobody gets here, for the log."""
-    plain = {"num_beams": 1, "no_repeat_ngram_size": 0, "min_length": 0}
-    asked = [
-        f"{field}={generation_config[field]}"
-        for field, value in plain.items()
-        if generation_config.get(field, value) not in (value, None)
-    ]
-    if not asked:
-        return ()
-    return (f"generation_config.json asks for what is not served: {', '.join(asked)}",)
-
-
 def _t5(config: Config, *, feed_forward: str, scales_head: bool) -> Seq2SeqSpec:
     kind, *activation = config.get("feed_forward_proj", feed_forward).split("-")
     is_gated = kind == "gated" and len(activation) == 1
@@ -262,8 +249,11 @@ def _start_ids(config: Config, said: Config) -> tuple[int, ...]:
     default = _STARTS.get(config["model_type"], said.get("bos_token_id"))
     starts = [source.get("decoder_start_token_id") for source in (said, config)]
     ids: list[Any] = [next((start for start in starts if start is not None), default)]
-    if said.get("forced_bos_token_id") is not None:
-        ids.append(said["forced_bos_token_id"])
+    forced = said.get("forced_bos_token_id")
+    if said is config and config.get("force_bos_token_to_be_generated"):  # BART's, before 4.10
+        forced = config.get("bos_token_id")
+    if forced is not None:
+        ids.append(forced)
     if not all(isinstance(i, int) and i >= 0 for i in ids):
         raise LoadError(f"decoder_start_token_id, forced_bos_token_id: {ids} are no token ids")
     return tuple(ids)
