@@ -255,6 +255,50 @@ def test_a_request_that_is_refused_leaves_the_conversation_as_it_was() -> None:
     run(test)
 
 
+def test_roles_take_turns_though_an_answer_has_no_words() -> None:
+    """One that was cancelled before its first word is told: many templates want one there."""
+
+    async def test(rig: Rig) -> None:
+        conversation_id = await _create(rig)
+        body = BODY | {"conversation": conversation_id, "background": True}
+        wordless = await ok(rig, "POST", RESPONSES, body)
+        await ok(rig, "POST", f"{RESPONSES}/{wordless['id']}/cancel")
+        await until(lambda: not rig.store.unended)
+        response = await _answer(rig, conversation_id, input="2")
+
+        spec = await rig.store.run(response["id"])
+        assert spec is not None
+        told = [(message.role, message.content) for message in spec.terms.messages]
+        assert [("user", "1"), ("assistant", ""), ("user", "2")] == told
+
+    run(test)
+
+
+@pytest.mark.parametrize("path", [RESPONSES, "/v1/chat/completions"])
+def test_a_conversation_keeps_its_answers(path: str) -> None:
+    """An answer that is not to be stored would go out of it after a while, unnoticed."""
+
+    async def test(rig: Rig) -> None:
+        prompt: object = "1" if path == RESPONSES else [{"role": "user", "content": "1"}]
+        name = "input" if path == RESPONSES else "messages"
+        body = {name: prompt, "conversation": await _create(rig), "store": False}
+
+        assert (400, "store") == (await error(rig, "POST", path, body))[:2]
+
+    run(test)
+
+
+def test_ids_of_conversations_sort_by_time() -> None:
+    """To the millisecond, so that a list of those of one second has an order that stays."""
+
+    async def test(rig: Rig) -> None:
+        times = [(await _create(rig)).removeprefix("conv_")[:12] for _ in range(5)]
+
+        assert sorted(times) == times
+
+    run(test)
+
+
 def test_items_alone_can_be_answered() -> None:
     """With a conversation no input is needed; an empty one has nothing to answer."""
 
@@ -356,6 +400,7 @@ def test_a_conversation_has_an_end() -> None:
         ("POST", "", {"items": [_user("a")] * 21}, {}, "items"),
         ("POST", "", {"items": [_user("a"), {"type": "reasoning"}]}, {}, "items.1.type"),
         ("POST", "", {"items": [_user("\ud800")]}, {}, "items.0.content.0.text"),
+        ("POST", "", {"items": [_user("a") | {"tool_calls": [{}]}]}, {}, "items.0.tool_calls"),
         ("POST", "", {"metadata": {"a": 1}}, {}, "metadata.a"),
         ("POST", "", {"metadata": {"a": "\ud800"}}, {}, "metadata.a"),
         ("POST", "", {"metadata": {str(at): "" for at in range(17)}}, {}, "metadata"),

@@ -66,6 +66,21 @@ def test_a_run_of_nothing_is_refused(raw: bool) -> None:
     run(test)
 
 
+def test_a_list_in_a_url_may_have_one_value() -> None:
+    """A name that comes once is a list of one where the field is a list."""
+
+    async def test(rig: Rig) -> None:
+        rig.engine.allow(6)
+        for ids in (["99"], ["99", "98"]):
+            query = {"prompt": "a", "stop_token_ids": ids, **FEW}
+            assert 200 == (await call(rig, "GET", "/v1/stream", query=query)).status
+        query = {"prompt": "a", "stop_token_ids": "b", **FEW}
+        refusal = await error(rig, "GET", "/v1/stream", query=query)
+        assert (400, "stop_token_ids.0") == refusal[:2]
+
+    run(test)
+
+
 def test_a_raw_run_of_nothing_depends_on_the_tokenizer() -> None:
     """One that begins every text makes a prompt of it."""
 

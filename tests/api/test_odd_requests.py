@@ -35,6 +35,33 @@ def test_a_message_that_is_not_read_is_checked_too() -> None:
     run(test)
 
 
+@pytest.mark.parametrize(
+    "field", ["max_output_tokens", "previous_response_id", "instructions", "conversation"]
+)
+def test_a_field_of_another_route_is_refused(field: str) -> None:
+    """Who moves between OpenAI's APIs is told, and not answered as if it had not been sent."""
+
+    async def test(rig: Rig) -> None:
+        body = {"prompt": "a", "max_tokens": 2, field: "conv_0"}
+        assert (400, field) == (await error(rig, "POST", "/v1/completions", body))[:2]
+        if field != "conversation":
+            assert (400, field) == (await error(rig, "POST", CHAT, _chat(HELLO, **{field: "x"})))[
+                :2
+            ]
+
+    run(test)
+
+
+@pytest.mark.parametrize("path", ["/live", "/health", "/ready"])
+def test_probes_may_ask_for_the_head_alone(path: str) -> None:
+    """As `wget --spider` does."""
+
+    async def test(rig: Rig) -> None:
+        assert 200 == (await call(rig, "HEAD", path)).status
+
+    run(test)
+
+
 def test_what_json_can_spell_can_be_named() -> None:
     """With an `Idempotency-Key`, too, a large integer is ignored and half a pair refused."""
 

@@ -369,6 +369,10 @@ _MESSAGE = {"role": "user", "content": "a"}
         ({"input": [{"role": "tool", "content": "a"}]}, "input.0.role"),
         ({"input": [{"role": "user"}]}, "input.0.content"),
         (
+            {"input": [{"role": "user", "content": "a", "tool_call_id": "c"}]},
+            "input.0.tool_call_id",
+        ),
+        (
             {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
             "input.0.content.0.type",
         ),
@@ -386,6 +390,10 @@ _MESSAGE = {"role": "user", "content": "a"}
         ({"text": "a"}, "text"),
         ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
         ({"reasoning": {"summary": "auto"}}, "reasoning.summary"),
+        ({"reasoning": {"mode": "pro"}}, "reasoning.mode"),
+        ({"reasoning": {"context": "all_turns"}}, "reasoning.context"),
+        ({"background_options": {"completion_window": "8h"}}, "background_options"),
+        ({"max_new_tokens": 2}, "max_new_tokens"),
         ({"include": ["message.output_text.logprobs"]}, "include"),
         ({"truncation": "auto"}, "truncation"),
         ({"max_tool_calls": 1}, "max_tool_calls"),
@@ -432,14 +440,15 @@ def test_fields_that_change_nothing_are_taken() -> None:
     run(test)
 
 
-def test_include_is_refused_when_a_response_is_fetched() -> None:
+@pytest.mark.parametrize("path", ["", "/input_items"])
+def test_include_is_refused_when_a_response_is_fetched(path: str) -> None:
     """What would be left out is told, and an empty wish is none."""
 
     async def test(rig: Rig) -> None:
-        path = f"{PATH}/{(await _answer(rig))['id']}"
+        url = f"{PATH}/{(await _answer(rig))['id']}{path}"
         for name in ("include", "include[]", "include[0]"):
-            assert (400, "include") == (await error(rig, "GET", path, query={name: "x"}))[:2]
-        assert 200 == (await call(rig, "GET", path, query={"include": ""})).status
+            assert (400, "include") == (await error(rig, "GET", url, query={name: "x"}))[:2]
+        assert 200 == (await call(rig, "GET", url, query={"include": ""})).status
 
     run(test)
 

@@ -82,8 +82,9 @@ def test_a_list_cannot_go_on_after_what_is_not_there() -> None:
         first = (await _complete(rig))["id"]
         await _complete(rig)
         await ok(rig, "DELETE", f"{PATH}/{first}")
+        kept = await _complete(rig, store=None)
         for query in ({}, {"metadata[a]": "1"}, {"model": "m"}):
-            for after in (first, "chatcmpl-0"):
+            for after in (first, "chatcmpl-0", kept["id"]):
                 assert (400, "after", None) == await error(
                     rig, "GET", PATH, query={"after": after, **query}
                 )

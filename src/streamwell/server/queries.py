@@ -12,6 +12,10 @@ from starlette.requests import HTTPConnection
 from streamwell.server.deps import Services
 from streamwell.server.schemas.fields import WireModel
 
+#: Fields that are lists of integers, even where they come once.
+_INTEGERS = ("stop_token_ids",)
+_MAX_DIGITS = 18
+
 Model = TypeVar("Model", bound=WireModel)
 
 
@@ -35,10 +39,17 @@ def from_query(model: type[Model], connection: HTTPConnection) -> Model:
     """
     params = connection.query_params
     values = {name: params.getlist(name) for name in params if name != "ticket"}
+    integers = {name: list(map(_integer, values.pop(name))) for name in _INTEGERS if name in values}
     lists = {name: found for name, found in values.items() if len(found) > 1}
+    single = {name: found[0] for name, found in values.items()}
     try:
-        request = model.model_validate_strings({name: found[0] for name, found in values.items()})
+        request = model.model_validate_strings(single)
         # a list is nothing that pydantic reads out of text
-        return model.model_validate(request.model_dump(exclude_unset=True) | lists)
+        return model.model_validate(request.model_dump(exclude_unset=True) | lists | integers)
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from None
+
+
+def _integer(text: str) -> int | str:
+    """What is none stays a text, which is refused."""
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else text

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from streamwell.core.engine_state import EngineInfo
 from streamwell.core.errors import ContextLengthExceeded, InvalidRequest
+from streamwell.core.ids import id_by_time
 from streamwell.core.messages import PartKind, refuse_surrogates
 from streamwell.core.types import (
     GenerateRequest,
@@ -49,7 +50,7 @@ async def accept(request: RunRequest, model: Served) -> RunSpec:
     encoder, info = model.require()
     prompts = await asyncio.to_thread(_encode_all, encoder, request, info)
     return RunSpec(
-        run_id=_new_id(request.kind),
+        run_id=id_by_time(f"{request.kind}-"),
         kind=request.kind,
         tenant=request.tenant,
         model=request.model or model.names[0],
@@ -70,11 +71,6 @@ def _part_kinds(request: RunRequest) -> tuple[PartKind, ...]:
         return ()
     calls = (PartKind.TOOL_CALL,) if request.chat.tools else ()
     return (PartKind.REASONING, *calls)
-
-
-def _new_id(kind: RunKind) -> str:
-    """Ids sort by the time at which they were made, to the millisecond."""
-    return f"{kind}-{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
 
 
 def engine_request(spec: RunSpec, index: int, info: EngineInfo) -> GenerateRequest:
@@ -100,7 +96,7 @@ def _encode_all(
     """Encode and check; what is far too long is refused before much work is done for it."""
     param = _prompt_param(request.kind)
     given = request.prompts
-    _refuse_surrogates(given)
+    _refuse_surrogates(given, "input" if request.kind is RunKind.RESPONSE else "messages")
     if info.is_encoder_decoder and not encoder.has_chat_template:
         given = tuple(_input_of(prompt, param) for prompt in given)
     elif request.joins_messages and not encoder.has_chat_template:
@@ -125,12 +121,12 @@ def _encode_all(
     return prompts
 
 
-def _refuse_surrogates(prompts: Sequence[Prompt]) -> None:
+def _refuse_surrogates(prompts: Sequence[Prompt], param: str) -> None:
     """Also of messages that this model will not read: all are kept with their run."""
     for prompt in prompts:
         for at, item in enumerate(() if isinstance(prompt, str) else prompt):
             if isinstance(item, Message):
-                refuse_surrogates(item.content, f"messages.{at}.content")
+                refuse_surrogates(item.content, f"{param}.{at}.content")
 
 
 def _input_of(prompt: Prompt, param: str) -> Prompt:

@@ -24,7 +24,7 @@ from streamwell.core.errors import (
     RunNotFound,
     StoreFailed,
 )
-from streamwell.core.ids import is_id
+from streamwell.core.ids import id_by_time, is_id
 from streamwell.core.ports import Store
 from streamwell.core.types import (
     EventKind,
@@ -61,7 +61,7 @@ class Conversations:
         self, tenant: str, metadata: Metadata, messages: Sequence[Message]
     ) -> Conversation:
         conversation = Conversation(
-            conversation_id=f"conv_{secrets.token_hex(16)}",
+            conversation_id=id_by_time("conv_"),
             tenant=tenant,
             created_s=int(time.time()),
             metadata=metadata,
@@ -141,7 +141,7 @@ class Conversations:
     async def delete_item(self, conversation_id: str, tenant: str, item_id: str) -> Conversation:
         """Raises `ConversationNotFound`, `ItemNotFound`."""
         conversation = await self.find(conversation_id, tenant)
-        if not await self._store.delete_item(conversation_id, item_id):
+        if not (is_id(item_id) and await self._store.delete_item(conversation_id, item_id)):
             raise ItemNotFound
         return conversation
 
@@ -201,13 +201,13 @@ class Conversations:
         return path_to(items, terms.previous_item_id)
 
     async def _told_along(self, path: Sequence[ConversationItem]) -> list[Message]:
-        """What was said in these items; an answer without words and calls was none."""
-        messages = []
-        for item in path:
-            message = item.message or answer_of(item.run_id, await self._ended(item.run_id))
-            if item.message or message.content or message.tool_calls:
-                messages.append(message)
-        return messages
+        """What was said in these items.
+
+        An answer without words is told, too: many templates want the roles to take turns.
+        """
+        return [
+            item.message or answer_of(item.run_id, await self._ended(item.run_id)) for item in path
+        ]
 
     async def _told_by(self, run_id: str, tenant: str) -> list[Message]:
         """A run's conversation, with its answer; nothing without a run."""

@@ -28,14 +28,13 @@ async def list_runs(
     Metadata is compared here and not in the store: few lists ask for it.
 
     Raises:
-        AfterNotFound: the tenant has no run `page.after`.
+        AfterNotFound: the tenant has no such run `page.after`.
     """
-    found = await _find(run_log, tenant, kind, page, model, metadata)
-    if page.after and not found:
+    if page.after:
         after = await run_log.spec(page.after)
-        if after is None or after.tenant != tenant:
+        if after is None or (after.tenant, after.kind) != (tenant, kind) or not after.terms.store:
             raise AfterNotFound
-    return found
+    return await _find(run_log, tenant, kind, page, model, metadata)
 
 
 async def _find(

@@ -33,6 +33,7 @@ from streamwell.server.convert.tools import (
 )
 from streamwell.server.schemas.fields import GenerationRequest
 from streamwell.server.schemas.openai import ChatMessage, ChatRequest, CompletionRequest
+from streamwell.server.schemas.responses import ResponseRequest
 
 _ROLES = {"developer": "system"}
 #: Parts of a message that would change the prompt.
@@ -66,10 +67,17 @@ def chat_run(body: ChatRequest, tenant: str, idempotency_key: str = "") -> RunRe
 def _check_chat(body: ChatRequest) -> None:
     if not body.messages and not body.conversation:
         raise InvalidRequest("give at least one message", "messages")
-    if body.previous_item_id and not body.conversation:
-        raise InvalidRequest("belongs to a conversation", "previous_item_id")
+    check_conversation(body)
     if body.conversation and body.n not in (None, 1):
         raise InvalidRequest("a conversation gets one choice", "n")
+
+
+def check_conversation(body: ChatRequest | ResponseRequest) -> None:
+    """Raises `InvalidRequest`: a field does not go with a conversation, or belongs to one."""
+    if body.previous_item_id and not body.conversation:
+        raise InvalidRequest("belongs to a conversation", "previous_item_id")
+    if body.store is False and body.conversation:
+        raise InvalidRequest("a conversation keeps its answers", "store")
 
 
 def _conversation_terms(body: ChatRequest, messages: tuple[Message, ...]) -> dict[str, Any]:

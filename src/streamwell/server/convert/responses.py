@@ -14,7 +14,7 @@ from streamwell.server.convert.messages import (
     message_id,
     previous_item,
 )
-from streamwell.server.convert.openai import options_of, run_terms
+from streamwell.server.convert.openai import check_conversation, options_of, run_terms
 from streamwell.server.schemas.responses import ResponseRequest
 
 
@@ -54,8 +54,7 @@ def _check(body: ResponseRequest) -> None:
         raise InvalidRequest(
             "give either conversation or previous_response_id", "previous_response_id"
         )
-    if body.previous_item_id and not body.conversation:
-        raise InvalidRequest("belongs to a conversation", "previous_item_id")
+    check_conversation(body)
     if not body.input and not body.conversation:
         raise InvalidRequest("give a text or at least one message", "input")
     if body.n not in (None, 1):

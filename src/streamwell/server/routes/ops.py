@@ -16,12 +16,15 @@ health_router = APIRouter(tags=["health"])
 router = APIRouter(tags=["operations"])
 
 
+@health_router.head("/live", include_in_schema=False)
 @health_router.get("/live")
 async def live() -> dict[str, str]:
     """The event loop turns."""
     return {"status": "alive"}
 
 
+@health_router.head("/health", include_in_schema=False)
+@health_router.head("/ready", include_in_schema=False)
 @health_router.get("/health")
 @health_router.get("/ready")
 async def ready(services: ServicesDep) -> JSONBytes:

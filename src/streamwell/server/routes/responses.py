@@ -83,9 +83,14 @@ async def delete_response(response_id: str, services: ServicesDep, tenant: Tenan
 
 @router.get("/responses/{response_id}/input_items", response_model=None)
 async def get_input_items(
-    response_id: str, services: ServicesDep, tenant: TenantDep, query: NewestFirstDep
+    response_id: str,
+    services: ServicesDep,
+    tenant: TenantDep,
+    query: NewestFirstDep,
+    request: Request,
 ) -> Response:
     """The messages that a response answers, those before it included."""
+    _refuse_include(request)
     spec = await _find(response_id, tenant, services)
     items = input_items(response_id, spec.terms.messages)
     page = page_of(items, limit=query.limit, after=query.after, newest_first=query.newest_first)

@@ -37,14 +37,25 @@ class InputPart(WireModel):
     text: _Text
 
 
+def _not_taken(value: Any) -> None:  # noqa: ANN401 - whatever was sent
+    if value:
+        raise ValueError("is taken in messages of chat completions only")
+
+
+_NotTaken = Annotated[Any, AfterValidator(_not_taken)]
+
+
 class InputMessage(WireModel):
-    """One item of the input; only messages are served."""
+    """One item of the input; only messages of words are served."""
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
     content: Annotated[
         list[InputPart], FailFast(), BeforeValidator(as_parts), Field(max_length=MAX_PARTS)
     ]
+    function_call: _NotTaken = None
+    tool_call_id: _NotTaken = None
+    tool_calls: _NotTaken = None
 
 
 def _as_messages(value: Any) -> Any:  # noqa: ANN401 - a validator takes whatever was sent
