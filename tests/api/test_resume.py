@@ -120,6 +120,23 @@ def test_a_run_that_nobody_comes_back_to_is_cancelled() -> None:
     run(test, grace_s=0.001)
 
 
+def test_a_server_that_ends_leaves_its_runs_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes: a reader that it sends away may come back to the next server."""
+
+    async def test(rig: Rig) -> None:
+        monkeypatch.setattr(type(rig.store), "is_durable", True)
+        reader = await rig.runs.start(request())
+        await turns()
+        await rig.runs.drain(0)
+        reader.close()
+        run = rig.runs._live[reader.spec.run_id]
+
+        assert (True, None) == (run.is_alone, run.grace)
+        assert {reader.spec.run_id} == rig.store.unended
+
+    run(test, grace_s=0.001)
+
+
 def test_a_background_run_goes_on_alone() -> None:
     """Nobody needs to read it."""
 

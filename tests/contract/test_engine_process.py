@@ -114,7 +114,7 @@ def test_a_lost_process_is_replaced(
         (child,) = engine_children()
         child.send_signal(fault)
         await eventually(lambda: engine.status().state is EngineState.RESTARTING)
-        assert not child.is_running()
+        await eventually(lambda: not child.is_running())
         answers = await asyncio.gather(*live)
         refused = await ask(engine, a_request("while it restarts"))
         assert isinstance(refused.error, EngineDied)

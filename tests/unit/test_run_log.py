@@ -13,6 +13,7 @@ from streamwell.core.types import (
     RunEvent,
     RunKind,
     RunSpec,
+    RunTerms,
     SamplingParams,
     Usage,
 )
@@ -31,6 +32,8 @@ class Gate(MemoryStore):
         super().__init__()
         self.may_commit = asyncio.Event()
         self.may_commit.set()
+        self.may_adopt = asyncio.Event()
+        self.may_adopt.set()
         self.failures: list[Exception] = []
         self.unreadable_ids: list[str] = []
         self.num_opened = 0
@@ -51,7 +54,9 @@ class Gate(MemoryStore):
         if self.is_lost:
             self.is_lost = False
             raise LeaseLost
-        return await super().adopt(models, run_id)
+        adopted = await super().adopt(models, run_id)
+        await self.may_adopt.wait()
+        return adopted
 
     async def release(self, run_id: str) -> None:
         if self.is_deaf:
@@ -66,7 +71,7 @@ class Gate(MemoryStore):
         await super().commit(runs, events)
 
 
-def a_run(run_id: str) -> RunSpec:
+def a_run(run_id: str, key: str = "") -> RunSpec:
     return RunSpec(
         run_id=run_id,
         kind=RunKind.COMPLETION,
@@ -77,6 +82,7 @@ def a_run(run_id: str) -> RunSpec:
         num_choices=1,
         sampling=SamplingParams(max_tokens=1),
         stop=(),
+        terms=RunTerms(idempotency_key=key),
     )
 
 
@@ -369,5 +375,75 @@ def test_a_take_over_that_fails_in_between_is_tried_again() -> None:
         assert ["a", "b"] == [spec.run_id for spec, _ in await log.adopt(["m"])]
         assert log.is_live("a")
         assert log.is_live("b")
+
+    run(test)
+
+
+def test_a_take_over_outlasts_who_asked_for_it() -> None:
+    """The store gives a run away once; a request that ends meanwhile does not lose it."""
+
+    async def test(log: RunLog, store: Gate) -> None:
+        await store.commit([a_run("a")], [event("a", 0)])
+        await store.close()
+        await store.open()  # as the next server
+        store.may_adopt.clear()
+        asking = asyncio.create_task(log.adopt(["m"]))
+        await turns()
+        asking.cancel()
+        await turns()
+        store.may_adopt.set()
+        await turns()
+
+        assert asking.cancelled()
+        assert ["a"] == [spec.run_id for spec, _ in await log.adopt([])]
+
+    run(test)
+
+
+def test_who_waits_for_a_commit_may_leave() -> None:
+    """The log goes on writing."""
+
+    async def test(log: RunLog, store: Gate) -> None:
+        store.may_commit.clear()
+        log.create(a_run("a"), events_to("a", 2))
+        leaving = asyncio.create_task(log.suspend())
+        await turns()
+        leaving.cancel()
+        await turns()
+        store.may_commit.set()
+        log.create(a_run("b"), events_to("b", 2))
+
+        assert 3 == len(await read(log, "b"))
+
+    run(test)
+
+
+def test_a_run_that_was_let_go_is_not_taken_back() -> None:
+    """Not even if its last commit failed: another server may drive it by now."""
+
+    async def test(log: RunLog, store: Gate) -> None:
+        log.create(a_run("a"), [event("a", 0, EventKind.START)])
+        await turns()
+        store.failures = [StoreFailed()]
+        log.append(event("a", 1))
+        await log.release("a")
+
+        assert [] == await log.adopt([])
+
+    run(test)
+
+
+def test_a_key_names_a_run_that_is_not_written_yet() -> None:
+    """Though it has ended, and only its commit is still under way."""
+
+    async def test(log: RunLog, store: Gate) -> None:
+        store.may_commit.clear()
+        log.create(a_run("a", key="k"), events_to("a", 2))
+        await turns()
+
+        found = await log.run_of_key("", "k")
+        assert found is not None
+        assert "a" == found.run_id
+        assert await log.run_of_key("other", "k") is None
 
     run(test)

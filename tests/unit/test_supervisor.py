@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
@@ -50,9 +52,21 @@ REQUEST = GenerateRequest(request_id="r", prompt_ids=(5,), sampling=SamplingPara
 class ScriptedProcess(EngineProcess):
     """A process that is a socket: it says what it has to say, and is gone."""
 
-    def end(self) -> int:
+    def end(self) -> int | None:
         self.connection.close()
         return -9
+
+
+@dataclass(frozen=True)
+class StuckProcess(ScriptedProcess):
+    """One that does not die when it is killed."""
+
+    may_end: threading.Event
+
+    def end(self) -> int | None:
+        self.connection.close()
+        self.may_end.wait(DEADLINE_S)
+        return None
 
 
 @dataclass
@@ -60,7 +74,10 @@ class Launcher:
     """Launches what `lives` says, one after the other; notes the waits between."""
 
     lives: list[list[ToServer]]
+    process: Callable[..., EngineProcess] = ScriptedProcess
     waits: list[float] = field(default_factory=list)
+    #: The last of them is over.
+    is_spent: asyncio.Event = field(default_factory=asyncio.Event)
     _theirs: list[socket.socket] = field(default_factory=list)
 
     def launch(self) -> EngineProcess:
@@ -68,10 +85,13 @@ class Launcher:
         self._theirs.append(theirs)
         theirs.sendall(b"".join(map(encode_frame, self.lives.pop(0))))
         theirs.shutdown(socket.SHUT_WR)  # it still takes what comes, as a dying process does
-        return ScriptedProcess(SimpleNamespace(pid=0), ours)  # type: ignore[arg-type]
+        return self.process(SimpleNamespace(pid=0), ours)
 
     async def sleep(self, delay_s: float) -> None:
         self.waits.append(delay_s)
+        if not self.lives:
+            self.is_spent.set()
+            await asyncio.Event().wait()
 
     def close(self) -> None:
         for end in self._theirs:
@@ -84,6 +104,14 @@ async def fail(engine: ProcessEngine) -> None:
     async with asyncio.timeout(DEADLINE_S):
         while engine.status().state is not EngineState.FAILED:
             await turn()
+
+
+async def spend(engine: ProcessEngine, launcher: Launcher) -> None:
+    """Start an engine, and stop it after its last life."""
+    engine.start()
+    async with asyncio.timeout(DEADLINE_S):
+        await launcher.is_spent.wait()
+        await engine.stop()
 
 
 async def turn() -> None:
@@ -112,14 +140,52 @@ def test_the_supervisor_waits_between_restarts() -> None:
             [],
             [Loaded(INFO), worked],
             [Loaded(INFO)],
-            [LoadFailed("gone")],
         ]
     )
 
-    asyncio.run(fail(make_engine(launcher)))
+    asyncio.run(spend(make_engine(launcher), launcher))
 
     launcher.close()
     assert [0, 1, 2, 4, 0, 1] == launcher.waits
+
+
+def test_a_model_that_was_loaded_once_is_tried_again() -> None:
+    """What its second load lacks may be back soon, as memory; why it fails is told meanwhile."""
+    launcher = Launcher([[Loaded(INFO)], [LoadFailed("no memory")], [Loaded(INFO)]])
+    engine = make_engine(launcher)
+    errors = []
+
+    async def sleep(delay_s: float) -> None:
+        errors.append((engine.status().state, engine.status().error))
+        await launcher.sleep(delay_s)
+
+    engine._sleep = sleep
+    asyncio.run(spend(engine, launcher))
+
+    launcher.close()
+    restarting = EngineState.RESTARTING
+    assert [(restarting, None), (restarting, "no memory"), (restarting, None)] == errors
+
+
+def test_nobody_waits_for_a_process_that_does_not_die() -> None:
+    """A request learns at once that its engine is lost, though the process is stuck meanwhile."""
+    may_end = threading.Event()
+    launcher = Launcher([[Loaded(INFO)]], lambda *parts: StuckProcess(*parts, may_end))
+
+    async def scenario() -> None:
+        engine = make_engine(launcher)
+        engine.start()
+        async with asyncio.timeout(DEADLINE_S):
+            while engine.status().state is not EngineState.RESTARTING:
+                await turn()
+            with pytest.raises(EngineDied):
+                await anext(engine.generate(REQUEST))
+            assert not may_end.is_set()
+            may_end.set()
+            await engine.stop()
+
+    asyncio.run(scenario())
+    launcher.close()
 
 
 def test_a_model_that_cannot_be_loaded_is_not_tried_again() -> None:
@@ -162,9 +228,9 @@ def test_the_ready_line_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = Lines()
     monkeypatch.setattr(client, "log", lines)
     info = replace(INFO, implementation="torch", quantization="int8", warnings=("slow",))
-    launcher = Launcher([[Loaded(info)], [LoadFailed("gone")]])
+    launcher = Launcher([[Loaded(info)]])
 
-    asyncio.run(fail(make_engine(launcher)))
+    asyncio.run(spend(make_engine(launcher), launcher))
 
     launcher.close()
     expected = {
@@ -185,9 +251,9 @@ def test_an_engine_hangs_by_its_own_count(monkeypatch: pytest.MonkeyPatch) -> No
     lines = Lines()
     monkeypatch.setattr(client, "log", lines)
     sound = [Loaded(INFO), *[Alive()] * DEADLINE_S]
-    launcher = Launcher([sound, [*sound, Alive()], [LoadFailed("gone")]])
+    launcher = Launcher([sound, [*sound, Alive()]])
 
-    asyncio.run(fail(make_engine(launcher)))
+    asyncio.run(spend(make_engine(launcher), launcher))
 
     launcher.close()
     died = "engine process died; starting another"
@@ -200,9 +266,9 @@ def test_an_engine_that_loads_faster_than_it_beats_does_not_hang(
     """The time without a step begins when it is ready, though no heartbeat came before."""
     lines = Lines()
     monkeypatch.setattr(client, "log", lines)
-    launcher = Launcher([[Loaded(INFO), Alive()], [Loaded(INFO), Alive()], [LoadFailed("gone")]])
+    launcher = Launcher([[Loaded(INFO), Alive()], [Loaded(INFO), Alive()]])
 
-    asyncio.run(fail(make_engine(launcher)))
+    asyncio.run(spend(make_engine(launcher), launcher))
 
     launcher.close()
     assert ["engine process died; starting another"] * 2 == lines.warnings

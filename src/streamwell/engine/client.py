@@ -78,11 +78,14 @@ class ProcessEngine:
         self._writer: asyncio.StreamWriter | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._loaded: asyncio.Future[EngineInfo] | None = None
+        #: Since it was started.
+        self._has_been_ready = False
         #: Heartbeats since the engine was ready, or told of its last step.
         self._num_beats = 0
 
     def start(self) -> None:
         self._status = EngineStatus(EngineState.STARTING)
+        self._has_been_ready = False
         self._loaded = asyncio.get_running_loop().create_future()
         self._supervisor = asyncio.create_task(self._supervise(), name="engine supervisor")
 
@@ -147,37 +150,42 @@ class ProcessEngine:
 
     async def _supervise(self) -> None:
         while True:
+            running: EngineProcess | None = None
             try:
-                await self._run_process()
+                running, self._first = self._first or self._launch(), None
+                await self._serve(running)
             except Exception:
                 log.exception("engine supervisor failed; starting a new engine")
             finally:
-                num_steps = self._stats.num_steps
+                num_steps, num_cut = self._stats.num_steps, len(self._mailboxes)
                 self._lose_process()
+                if running is not None:
+                    await asyncio.shield(_end(running))
             if self._status.state is EngineState.FAILED:
                 return
             wait_s = self._backoff.after_death(num_steps)
-            num_cut = len(self._mailboxes)
             log.warning(
                 "engine process died; starting another", num_cut_requests=num_cut, wait_s=wait_s
             )
-            self._status = EngineStatus(EngineState.RESTARTING, "restarting")
-            if self._loaded is None or self._loaded.done():
-                self._loaded = asyncio.get_running_loop().create_future()
             await self._sleep(wait_s)
 
     def _lose_process(self) -> None:
-        """The process is gone: nobody waits for it any longer."""
+        """The process is gone, or will be: nobody waits for it any longer."""
+        if self._writer is not None:
+            self._writer.close()
         self._writer = None
         self._stats = EngineStats()
+        if self._status.state in (EngineState.READY, EngineState.STARTING, EngineState.LOADING):
+            self._status = EngineStatus(EngineState.RESTARTING, "restarting")
+            if self._loaded is None or self._loaded.done():
+                self._loaded = asyncio.get_running_loop().create_future()
         self._adapters.lose_engine()
         for mailbox in self._mailboxes.values():
             if not mailbox.is_ended:
                 mailbox.fail(EngineDied())
 
-    async def _run_process(self) -> None:
-        """Start one process and serve it until it ends, or hangs and is killed."""
-        running, self._first = self._first or self._launch(), None
+    async def _serve(self, running: EngineProcess) -> None:
+        """Serve one process until it ends, or hangs and is to be killed."""
         try:
             reader, self._writer = await asyncio.open_connection(sock=running.connection)
             config = msgspec.structs.replace(self._config, adapters=self._adapters.known)
@@ -189,12 +197,6 @@ class ProcessEngine:
             pass
         except TimeoutError as error:
             log.warning("engine hangs; killing it", reason=str(error) or "no heartbeat")
-        finally:
-            writer, self._writer = self._writer, None
-            if writer is not None:
-                writer.close()
-            exit_code = await asyncio.shield(asyncio.to_thread(running.end))
-            log.debug("engine process ended", pid=running.process.pid, exit_code=exit_code)
 
     async def _read(self, reader: asyncio.StreamReader, num_bytes: int) -> bytes:
         """Raises `TimeoutError` if the process is silent for too long."""
@@ -232,6 +234,7 @@ class ProcessEngine:
                 self._status = EngineStatus(EngineState.LOADING, stage, progress)
             case Loaded(info):
                 self._backoff.note_ready()
+                self._has_been_ready = True
                 self._status = EngineStatus(EngineState.READY, "ready", 1.0)
                 self._num_beats = 0
                 _tell(info)
@@ -241,6 +244,11 @@ class ProcessEngine:
                 self._give_up(error)
 
     def _give_up(self, error: str) -> None:
+        """Loading failed; final the first time, while what was up once is tried again and again."""
+        if self._has_been_ready:
+            log.error("model cannot be loaded again for now", error=error)
+            self._status = EngineStatus(EngineState.RESTARTING, "restarting", error=error)
+            return
         self._status = EngineStatus(EngineState.FAILED, "failed", error=error)
         log.error("model cannot be loaded", error=error)
         if self._loaded is not None and not self._loaded.done():
@@ -260,6 +268,14 @@ class ProcessEngine:
                 mailbox.fail(SequenceFailed(f"{SequenceFailed.__doc__} ({output.error})"))
             else:
                 mailbox.put(output)
+
+
+async def _end(running: EngineProcess) -> None:
+    exit_code, pid = await asyncio.to_thread(running.end), running.process.pid
+    if exit_code is None:
+        log.error("engine process cannot be killed; going on without it", pid=pid)
+    else:
+        log.debug("engine process ended", pid=pid, exit_code=exit_code)
 
 
 def _tell(info: EngineInfo) -> None:

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 _SPIN = {"GOMP_SPINCOUNT": "10000"}
 
 
+#: How long a killed process may take to end.
+END_S = 10.0
 #: What the process runs, by the name of the engine; others have no process.
 PROGRAMS = {
     "transformers": "streamwell.engine.process",
@@ -35,17 +37,21 @@ class EngineProcess:
     process: subprocess.Popen[bytes]
     connection: socket.socket
 
-    def end(self) -> int:
+    def end(self) -> int | None:
         """Kill the process if it still runs, with its group if it leads one, and wait for it.
 
-        Returns its exit code. Blocks; calling it again is harmless.
+        Returns its exit code; `None` if it is stuck in the kernel, as in a driver, and still there
+        after `END_S`. Blocks; calling it again is harmless.
         """
         self.connection.close()
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
         with contextlib.suppress(ProcessLookupError):  # it leads none
             os.killpg(self.process.pid, signal.SIGKILL)
-        return self.process.wait()
+        try:
+            return self.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            return None
 
 
 def launch(engine: str = "transformers") -> EngineProcess:

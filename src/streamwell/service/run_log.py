@@ -21,7 +21,7 @@ from streamwell.core.errors import (
     StoreFailed,
 )
 from streamwell.core.ports import Store
-from streamwell.core.types import EventKind, FinishReason, RunEvent, RunKind, RunSpec
+from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec
 from streamwell.service.live_run import LiveRun
 
 log = structlog.get_logger()
@@ -84,8 +84,8 @@ class RunLog:
         Of those that nobody drives: runs that a server left behind, and our own whose log broke,
         but for those that somebody here has not let go of yet. Raises `StoreFailed`.
         """
-        # those of the store are ours from here on: if one cannot be read, all wait for next time
-        self._broken |= {spec.run_id for spec in await self._adopt_from_store(models, run_id)}
+        # whoever asked may leave meanwhile: what is ours in the store is to be known here
+        await asyncio.shield(asyncio.create_task(self._adopt_from_store(models, run_id)))
         run_ids = self._broken - set(busy_ids)
         found = [(await self._store.run(id_), await self._store.events(id_)) for id_ in run_ids]
         adopted = [
@@ -115,6 +115,7 @@ class RunLog:
             if not isinstance(error, LeaseLost):
                 self._broken.add(run_id)  # ours still, as far as we know
             raise
+        self._broken.discard(run_id)  # its last commit may have failed
 
     async def _flush(self) -> None:
         """Return once all that was appended has been committed."""
@@ -149,7 +150,12 @@ class RunLog:
             pass
 
     async def run_of_key(self, tenant: str, key: str) -> RunSpec | None:
-        return await self._store.run_of_key(tenant, key)
+        """The run of an Idempotency-Key; it need not be committed yet."""
+        live = (live.spec for live in self._live.values())
+        named = (
+            spec for spec in live if (spec.tenant, spec.terms.idempotency_key) == (tenant, key)
+        )
+        return next(named, None) or await self._store.run_of_key(tenant, key)
 
     async def runs(
         self, tenant: str, kind: RunKind, page: Page, *, model: str = ""
@@ -177,11 +183,6 @@ class RunLog:
         """Its end is not committed yet."""
         return run_id in self._live
 
-    async def was_cancelled(self, run_id: str) -> bool:
-        """It ended before it had an answer, since nobody read it or somebody cancelled it."""
-        events = [] if run_id in self._live else await self._store.events(run_id)
-        return any(event.finish_reason is FinishReason.CANCELLED for event in events)
-
     async def is_end(self, run_id: str, seq: int) -> bool:
         """This is the last event of a run that has ended."""
         events = [] if run_id in self._live else await self._store.events(run_id, seq - 1)
@@ -190,9 +191,7 @@ class RunLog:
     async def follow(
         self, run_id: str, after_seq: int = -1
     ) -> AsyncGenerator[list[RunEvent], None]:
-        """Yield the events after `after_seq` as they are committed, ending after the `END`.
-
-        A reader that is behind gets several at once.
+        """Yield the events after `after_seq` as they are committed, to the `END`; late ones together.
 
         Raises:
             StoreFailed: the run's events could not be written.
@@ -235,7 +234,8 @@ class RunLog:
         if runs or events:
             await self._save(runs, events)
         for flushed in flushes:
-            flushed.set_result(None)
+            if not flushed.done():  # whoever waits for it may have been cancelled
+                flushed.set_result(None)
 
     async def _save(self, runs: list[RunSpec], events: list[RunEvent]) -> None:
         """One commit; if it fails, everybody who waits for one of its runs is told."""
@@ -259,8 +259,8 @@ class RunLog:
             if event.kind is EventKind.END:
                 del self._live[event.run_id]
 
-    async def _adopt_from_store(self, models: Collection[str], run_id: str) -> list[RunSpec]:
-        """This also tells whether the store works, and works again. Raises `StoreFailed`."""
+    async def _adopt_from_store(self, models: Collection[str], run_id: str) -> None:
+        """Take over runs, as broken ones; tells whether the store works. Raises `StoreFailed`."""
         lease = self._num_renewals
         try:
             if self.is_failing:
@@ -269,14 +269,14 @@ class RunLog:
             specs = await self._store.adopt(models, run_id)
         except LeaseLost:
             await self._renew(lease)
-            return []
+            return
         except StoreFailed as error:
             if not self.is_failing:
                 log.warning("run log cannot be used", error=str(error))
             self.is_failing = True
             raise
         self.is_failing = False
-        return specs
+        self._broken |= {spec.run_id for spec in specs}
 
     async def _renew(self, lease: int) -> None:
         """Another server has what was live under this `lease`; what comes gets a new one, once."""

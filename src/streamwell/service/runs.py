@@ -13,13 +13,7 @@ from dataclasses import replace
 
 import structlog
 
-from streamwell.core.errors import (
-    LoadError,
-    RunElsewhere,
-    RunNotFound,
-    ShuttingDown,
-    Unavailable,
-)
+from streamwell.core.errors import LoadError, RunElsewhere, RunNotFound, ShuttingDown, Unavailable
 from streamwell.core.ids import is_id
 from streamwell.core.types import RunRequest, RunSpec
 from streamwell.service import run_report
@@ -87,7 +81,7 @@ class RunService:
         if not key[1]:
             return await self._start(request, complete)
         async with self._once.turn(key):
-            earlier = await earlier_run(request, self.live(request.tenant), self.log)
+            earlier = await earlier_run(request, self.log)
             if earlier is not None:
                 return await self.attach(earlier.run_id, request.tenant)
             return await self._start(request, complete)
@@ -272,10 +266,11 @@ class RunService:
             run.task.cancel()
 
     def _await_reader(self, run: Run) -> None:
-        """Cancel the run if no reader comes within the grace time."""
+        """Cancel the run if no reader comes within the grace time; a server that ends does not."""
         run.stop_grace()
-        loop = asyncio.get_running_loop()
-        run.grace = loop.call_later(self._grace_s, self._cancel, run)
+        if not self.is_draining:
+            loop = asyncio.get_running_loop()
+            run.grace = loop.call_later(self._grace_s, self._cancel, run)
 
     def _cancel(self, run: Run) -> None:
         run.stop_grace()

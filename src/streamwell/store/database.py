@@ -100,7 +100,9 @@ class SqlDatabase(ABC):
             await _run(threads.writer, self._connect)
         except StoreFailed:
             self._threads = None
-            threads.end()
+            await asyncio.shield(
+                asyncio.to_thread(threads.end)
+            )  # reads may be waiting for the same database
             raise
 
     async def close(self) -> None:

@@ -10,7 +10,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement, Connection, Select, false, insert, or_, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    bindparam,
+    false,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from streamwell.core.types import RunSpec
 from streamwell.store.rows import spec_from_row
@@ -54,7 +65,10 @@ def adopt(
     is_adopted = (*is_foreign, belongs_to(gone))
     oldest_first = select(RUNS.c.spec).where(*is_adopted).order_by(RUNS.c.created_s, RUNS.c.id)
     specs = [spec_from_row(row) for row in connection.execute(oldest_first.with_for_update())]
-    connection.execute(update(RUNS).where(*is_adopted).values(lease_id=lease_id))
+    # none that was released since: nobody would be told that it is ours
+    adopted = update(RUNS).where(RUNS.c.id == bindparam("adopted")).values(lease_id=lease_id)
+    if specs:
+        connection.execute(adopted, [{"adopted": spec.run_id} for spec in specs])
     return specs
 
 
