@@ -20,7 +20,7 @@ from streamwell.text.prompt import PromptEncoder
 
 pytestmark = pytest.mark.slow
 
-TEXTS = ["hello", " hello  world", "<s>he</s>llo", "héllo 12", "\n\n"]
+TEXTS = ["hello", "hello  world", "héllo 12", "\n\n"]
 LETTERS = [*"helowrd", "he", "ll", "hell", "hello"]
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 Make = Callable[..., Path]
@@ -56,9 +56,9 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Writes a file with a vocabulary, and the least of a model."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    def write(vocabulary: dict[str, Any]) -> Path:
+    def write(vocabulary: dict[str, Any], architecture: str = "llama") -> Path:
         file = tmp_path / "a.gguf"
-        writer = gguf.GGUFWriter(file, "llama")
+        writer = gguf.GGUFWriter(file, architecture)
         writer.add_context_length(64)
         writer.add_embedding_length(8)
         writer.add_block_count(1)
@@ -72,12 +72,14 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
         writer.add_eos_token_id(2)
         writer.add_unk_token_id(0)
         writer.add_chat_template("{{ messages[0]['content'] }}")
-        if "pre" in vocabulary:
-            writer.add_tokenizer_pre(vocabulary["pre"])
-        if "merges" in vocabulary:
-            writer.add_token_merges(vocabulary["merges"])
-        if "scores" in vocabulary:
-            writer.add_token_scores(vocabulary["scores"])
+        optional = {
+            "pre": writer.add_tokenizer_pre,
+            "add_space_prefix": writer.add_add_space_prefix,
+            "merges": writer.add_token_merges,
+            "scores": writer.add_token_scores,
+        }
+        for name in optional.keys() & vocabulary.keys():
+            optional[name](vocabulary[name])
         writer.add_tensor("token_embd.weight", np.zeros((2, 8), np.float32))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
@@ -110,6 +112,60 @@ def test_texts_are_encoded_as_transformers_does(
         assert reference.decode(ids, skip_special_tokens=True) == encoder.decode(ids)
     assert encoder.has_chat_template
     assert encoder.encode_chat([Message("user", "hello")])
+
+
+def pieces(file: Path, text: str) -> list[str]:
+    """How a text is cut up, the token before it included."""
+    folder = resolve(str(file))
+    encoder = PromptEncoder.load(folder)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    return list(tokenizer.convert_ids_to_tokens(encoder.encode_text(text)))
+
+
+def test_a_space_comes_before_every_text_of_sentencepiece(make: Make) -> None:
+    """Also behind special tokens, as in `tokenizer.json` of Llama 2, and as llama.cpp has it."""
+    expected = ["<s>", "<s>", "▁hello", "</s>", "▁hello"]
+
+    assert expected == pieces(make(sentencepiece()), "<s>hello</s>hello")
+
+
+def test_a_file_may_want_no_space(make: Make) -> None:
+    """Then none is put before a text, and none taken from an answer."""
+    file = make(sentencepiece() | {"add_space_prefix": False})
+
+    assert ["<s>", "hello", "▁hello"] == pieces(file, "hello hello")
+    encoder = PromptEncoder.load(resolve(str(file)))
+    assert " hello" == encoder.decode(encoder.encode_text(" hello"))
+
+
+def test_special_tokens_need_not_be_spelled_in_bytes(make: Make) -> None:
+    """DeepSeek's have bars that no byte stands for; each has the id that the file gives it."""
+    vocabulary = bytes_bpe()
+    bos, user = "<｜begin｜>", "<｜User｜>"
+    tokens = ["<unk>", bos, user, *vocabulary["tokens"][3:]]
+    file = make(vocabulary | {"tokens": tokens, "pre": "llama-bpe"})
+
+    assert [bos, user, "hell", "o"] == pieces(file, f"{user}hello")
+    assert len(tokens) == PromptEncoder.load(resolve(str(file))).vocab_size
+
+
+def test_a_word_of_llama_3_that_is_a_token_is_one(make: Make) -> None:
+    """Though no merges lead to it; and a text begins with `<s>` though the file does not say so."""
+    vocabulary = bytes_bpe()
+    tokens, types = [*vocabulary["tokens"], "hello"], [*vocabulary["token_type"], NORMAL]
+    longer = vocabulary | {"tokens": tokens, "token_type": types}
+
+    assert ["<s>", "hello"] == pieces(make(longer | {"pre": "llama-bpe"}), "hello")
+    assert ["hell", "o"] == pieces(make(longer), "hello")
+
+
+def test_phi_3_takes_the_space_behind_its_tokens(make: Make) -> None:
+    """Its template writes line breaks there that its model never saw."""
+    vocabulary = sentencepiece()
+    tokens, types = [*vocabulary["tokens"], "<|user|>"], [*vocabulary["token_type"], CONTROL]
+    longer = vocabulary | {"tokens": tokens, "token_type": types, "scores": [0.0] * len(tokens)}
+
+    assert ["<s>", "<|user|>", "▁hello"] == pieces(make(longer, "phi3"), "<|user|>\nhello")
 
 
 def test_digits_stand_alone_where_they_should(make: Make) -> None:

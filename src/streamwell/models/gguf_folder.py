@@ -22,7 +22,19 @@ from streamwell.models.gguf_header import read_gguf
 #: What the weights are called in such a folder.
 WEIGHTS = "model.gguf"
 #: Goes into the names of the folders: changes with what is written into them.
-_VERSION = "1"
+_VERSION = "2"
+#: Ways to cut up text whose texts begin with a token of their own, where the file does not say.
+BEGIN_WITH_BOS = (
+    "llama3",
+    "llama-v3",
+    "llama-bpe",
+    "falcon3",
+    "falcon-h1",
+    "pixtral",
+    "midm-2.0",
+    "lfm2",
+    "tekken",
+)
 _SPECIAL = {
     "bos_token": "bos_token_id",
     "eos_token": "eos_token_id",
@@ -101,9 +113,10 @@ def tokenizer_config_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
         token_id = metadata.get(f"tokenizer.ggml.{key}")
         if type(token_id) is int and 0 <= token_id < len(tokens):
             config[name] = tokens[token_id]
-    # llama.cpp begins with this token in vocabularies of SentencePiece that do not say
+    # what llama.cpp does where the file does not say
     is_sentencepiece = metadata.get("tokenizer.ggml.model") == "llama"
-    config["add_bos_token"] = bool(metadata.get("tokenizer.ggml.add_bos_token", is_sentencepiece))
+    begins = is_sentencepiece or metadata.get("tokenizer.ggml.pre") in BEGIN_WITH_BOS
+    config["add_bos_token"] = bool(metadata.get("tokenizer.ggml.add_bos_token", begins))
     config["add_eos_token"] = bool(metadata.get("tokenizer.ggml.add_eos_token", False))
     template = metadata.get("tokenizer.chat_template")
     if isinstance(template, str):

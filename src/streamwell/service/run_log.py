@@ -191,7 +191,7 @@ class RunLog:
     async def follow(
         self, run_id: str, after_seq: int = -1
     ) -> AsyncGenerator[list[RunEvent], None]:
-        """Yield the events after `after_seq` as they are committed, to the `END`; late ones together.
+        """Yield what comes after `after_seq` as it is committed, to the `END`, late events at once.
 
         Raises:
             StoreFailed: the run's events could not be written.

@@ -23,6 +23,7 @@ from streamwell.core.errors import LoadError
 from streamwell.models.gguf_folder import WEIGHTS, tokenizer_config_of
 from streamwell.models.gguf_header import read_gguf
 from streamwell.text.confinement import bare_environment, confine, cpu_limit
+from streamwell.text.gguf_spelling import respelled
 
 log = structlog.get_logger()
 
@@ -107,7 +108,9 @@ def _tokenizer(metadata: Mapping[str, Any]) -> dict[str, Any]:
         if f"tokenizer.{key}" in metadata
     }
     _check_lengths(parts)
-    tokenizer, _ = convert_gguf_tokenizer(metadata["general.architecture"], parts)
+    architecture = metadata["general.architecture"]
+    tokenizer, _ = convert_gguf_tokenizer(architecture, parts)
+    tokenizer = respelled(tokenizer, architecture, parts)
     way = parts.get("pre_tokenizer_type", "default")
     is_gpt2 = parts.get("tokenizer_type") == "gpt2"
     if is_gpt2 and way in _LONE_DIGITS:
