@@ -50,6 +50,19 @@ def test_a_request_for_an_adapter_is_one_for_its_base_with_its_name() -> None:
     run(test)
 
 
+def test_a_server_that_ends_takes_nothing_from_its_engine() -> None:
+    """It may be other servers' too, whose runs with this adapter go on."""
+
+    async def test(rig: Rig) -> None:
+        adapter = _with_adapter(rig)
+        await adapter.load()
+        await adapter.stop()
+
+        assert "tone" in rig.engine._adapters
+
+    run(test)
+
+
 def test_before_it_is_loaded_it_is_refused() -> None:
     """As a model is."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import secrets
-import time
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
 
@@ -16,9 +14,9 @@ def call_id(run_id: str, choice: int, number: int) -> str:
     return f"call_{digest[:24]}"
 
 
-def id_by_time(prefix: str) -> str:
-    """A new id; ids sort by the time at which they were made, to the millisecond."""
-    return f"{prefix}{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+def message_id(run_id: str) -> str:
+    """The id of a run's answer, as of a message; what it answers has this with a number."""
+    return f"msg_{run_id.partition('-')[2]}"
 
 
 def is_id(text: str) -> bool:

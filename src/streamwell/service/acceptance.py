@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from streamwell.core.engine_state import EngineInfo
 from streamwell.core.errors import ContextLengthExceeded, InvalidRequest
-from streamwell.core.ids import id_by_time
 from streamwell.core.messages import PartKind, refuse_surrogates
 from streamwell.core.types import (
     GenerateRequest,
@@ -22,6 +21,7 @@ from streamwell.core.types import (
     SamplingParams,
 )
 from streamwell.service.models import Served
+from streamwell.service.new_ids import id_by_time
 from streamwell.service.served_model import Encoder
 from streamwell.service.truncation import (
     EncodeChat,

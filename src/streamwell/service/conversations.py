@@ -24,7 +24,7 @@ from streamwell.core.errors import (
     RunNotFound,
     StoreFailed,
 )
-from streamwell.core.ids import id_by_time, is_id
+from streamwell.core.ids import is_id, message_id
 from streamwell.core.ports import Store
 from streamwell.core.types import (
     EventKind,
@@ -35,6 +35,7 @@ from streamwell.core.types import (
     RunSpec,
     RunTerms,
 )
+from streamwell.service.new_ids import id_by_time
 from streamwell.service.once import Once
 from streamwell.service.paths import answer_of, path_to
 from streamwell.service.reader import Reader
@@ -266,11 +267,8 @@ def _in_a_row(items: Sequence[ConversationItem], previous_id: str) -> list[Conve
 
 
 def _items_of(spec: RunSpec, num_new: int) -> list[ConversationItem]:
-    """What a run adds to its conversation; always the same, so that it is not added twice.
-
-    The ids are those of the response's own items, see `server/convert/messages.py`.
-    """
-    base = f"msg_{spec.run_id.partition('-')[2]}"
+    """What a run adds to its conversation; always the same, so that it is not added twice."""
+    base = message_id(spec.run_id)
     messages = spec.terms.messages
     first = len(messages) - num_new
     new = [

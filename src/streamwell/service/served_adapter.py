@@ -123,6 +123,11 @@ class ServedAdapter(Loadable):
                 return
         raise LoadError(f"engines of {self.parent!r} keep dying")
 
+    async def stop(self) -> None:
+        """The end; the engine keeps it, which goes too, or has other servers as on Ray."""
+        self._is_added = False
+        await super().stop()
+
     async def _put_away(self) -> None:
         if self._is_added:
             await self.engine.remove_adapter(self._name)

@@ -7,6 +7,7 @@ from typing import Any
 
 from streamwell.core.conversation import Conversation
 from streamwell.core.errors import AfterNotFound
+from streamwell.core.ids import message_id
 from streamwell.core.types import EventKind, FinishReason, Message, RunEvent
 from streamwell.server.schemas.responses import InputMessage
 
@@ -61,11 +62,6 @@ class Standing:
             self.reason = event.finish_reason
         elif event.kind is EventKind.END:
             self.end = event
-
-
-def message_id(run_id: str) -> str:
-    """The id of a run's answer, as of a message."""
-    return f"msg_{run_id.partition('-')[2]}"
 
 
 def text_part(text: str) -> dict[str, Any]:

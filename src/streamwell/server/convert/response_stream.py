@@ -19,8 +19,9 @@ from typing import Any
 import orjson
 
 from streamwell.core.errors import InvalidRequest
+from streamwell.core.ids import message_id
 from streamwell.core.types import EventKind, RunEvent, RunSpec
-from streamwell.server.convert.messages import Standing, message_id, text_part
+from streamwell.server.convert.messages import Standing, text_part
 from streamwell.server.convert.openai import error_dict
 from streamwell.server.convert.responses import answer_item, response_dict
 

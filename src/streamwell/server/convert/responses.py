@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from streamwell.core.errors import InvalidRequest
+from streamwell.core.ids import message_id
 from streamwell.core.types import FinishReason, Message, RunKind, RunRequest, RunSpec, Usage
 from streamwell.server.convert.messages import (
     Standing,
     core_message,
     message_dict,
-    message_id,
     previous_item,
 )
 from streamwell.server.convert.openai import check_conversation, options_of, run_terms
