@@ -25,8 +25,6 @@ from streamwell.store.rows import events_from_row
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 NUM_STREAMS = 4
-#: How long the store waits for a lock.
-BUSY_S = 5.0
 BODY = {"prompt": "Once upon a time", "ignore_eos": True}
 SHORT = BODY | {"max_tokens": 20, "seed": 1}
 

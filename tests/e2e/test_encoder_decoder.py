@@ -173,8 +173,11 @@ def test_a_crowd_is_answered_as_each_alone(t5: ServerProcess) -> None:
 
 
 def test_nothing_is_left_of_one_that_leaves(t5: ServerProcess) -> None:
-    """Input and answer give back their blocks within a step."""
+    """Input and answer give back their blocks long before the answer would have ended."""
+    before = t5.metrics()["engine_steps_total"]
     with t5.stream(LONG) as stream:
         for _ in range(5):
             next(stream)
     eventually(t5.is_idle, "the client has left")
+
+    assert t5.metrics()["engine_steps_total"] - before < LONG["max_tokens"]

@@ -83,8 +83,10 @@ def test_req_22_who_leaves_aborts(scripted: ServerProcess) -> None:
     with requests.post(f"{scripted.url}/generate", json=body, stream=True, timeout=60) as response:
         chunks = response.iter_content(chunk_size=None)
         assert next(chunks)
-        assert not scripted.is_idle()
+        run = f"/v1/runs/{response.headers['x-run-id']}"
     eventually(scripted.is_idle, "nothing is generated any more")
+
+    assert scripted.client.get(run).json()["last_seq"] < 3000
 
 
 def test_a_preset_of_the_user_s(brooklet: ServerProcess) -> None:

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-UINT32, FLOAT32, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
+UINT32, FLOAT32, STRING, ARRAY = 4, 6, 8, 9
 F32, F16, Q8_0 = 0, 1, 8
 
 Value = int | float | str | Sequence[str]

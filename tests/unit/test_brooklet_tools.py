@@ -253,7 +253,7 @@ def test_json_has_the_keys_that_were_asked_for(theme: Theme) -> None:
 
 @pytest.mark.parametrize("theme", JSON_THEMES[2:5])
 def test_json_holds_what_was_written(theme: Theme) -> None:
-    """Every key and every value is in the prompt, one after the other."""
+    """Every value, and every key but the usual ones, is in the prompt, one after the other."""
     for exchange in drawn(theme):
         place = 0
         for item in re.findall(r'"([^"]+)"|(\d+)', exchange.reply):

@@ -40,7 +40,7 @@ def test_the_file_is_made_with_its_directory_and_private(tmp_path: Path, run: Ru
     assert dict.fromkeys(expected, "0o600") == modes
 
 
-@pytest.mark.parametrize(("synchronous", "level"), [("off", 0), ("normal", 1), ("full", 2)])
+@pytest.mark.parametrize(("synchronous", "level"), [("normal", 1), ("full", 2)])
 def test_pragmas(path: Path, run: Run, synchronous: Synchronous, level: int) -> None:
     """WAL, foreign keys, a busy timeout, and the asked-for `synchronous` are in force."""
     store = SqliteStore(path, synchronous=synchronous)

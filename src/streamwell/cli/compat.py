@@ -199,9 +199,9 @@ def fill_in(_app: App, commands: tuple[str, ...], arguments: ArgumentCollection)
     flags |= flags_of(os.environ)
     if any(argument.tokens for argument in arguments if argument.is_var_positional()):
         flags.pop("--model", None)
-    num_seqs = max([int(flags["--max-num-seqs"][1]), _DEFAULT_BATCHED_TOKENS])
-    if num_seqs > _DEFAULT_BATCHED_TOKENS:  # a step has room for each of them
-        flags["--max-num-batched-tokens"] = (flags["--max-num-seqs"][0], str(num_seqs))
+    source, num_seqs = flags["--max-num-seqs"]
+    if int(num_seqs) > _DEFAULT_BATCHED_TOKENS:  # a step has room for each of them
+        flags["--max-num-batched-tokens"] = (source, num_seqs)
     for flag, (source, value) in flags.items():
         if not named[flag].tokens:
             named[flag].append(Token(keyword=source, value=value, source=COMPAT))

@@ -13,7 +13,7 @@ from streamwell.engine.sequence import Chunk, Sampled, Sequence, Step
 
 
 class Model(Protocol):
-    """A decoder and its cache: `torch_model.TorchModel`, or `native.decoder.NativeDecoder`."""
+    """A model and its cache: natively or in PyTorch, a decoder or an encoder-decoder."""
 
     vocab_size: int
     dtype: torch.dtype

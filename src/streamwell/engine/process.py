@@ -113,7 +113,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         # often sent to the whole group; they are the server's, which drains with our help first
         signal.signal(number, signal.SIG_IGN)
-    with contextlib.suppress(ConnectionError):  # the server is gone, as in `_read`
+    with contextlib.suppress(ConnectionError):  # the server is gone
         run(Connection(int(sys.argv[1])))
 
 

@@ -1,7 +1,7 @@
 """A run while it is generated: numbers its events, counts its tokens, knows its choices.
 
 It outlives engines, for it can be driven again at any time, and servers, for it can be made again
-from its log. Pure but for the clock.
+from its log. Who drives it, and who waits for its readers, is kept here for others.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ RUN_EVENTS = Table(
     # UTF-8 in a blob, because PostgreSQL's text cannot hold U+0000, and models do write it.
     Column("text", LargeBinary, nullable=False),
     Column("finish_reason", Text),
-    #: MessagePack of `(usage, error, error_code)`; null when all are.
+    #: MessagePack of `(usage, error, error_code, parts)`; null when all are.
     Column("outcome", LargeBinary),
     sqlite_with_rowid=False,
 )

@@ -19,15 +19,14 @@ from streamwell.store.migrate import migrate
 from streamwell.store.sql import SqlStore
 
 #: How hard a commit is pressed onto the disk. All survive a kill of the process; `full` survives
-#: a power cut too, `normal` may then lose the last commits, `off` may corrupt the file.
-Synchronous = Literal["off", "normal", "full"]
+#: a power cut too, `normal` may then lose the last commits.
+Synchronous = Literal["normal", "full"]
 
 _NUM_READERS = 4
 
 _BUSY_TIMEOUT = "PRAGMA busy_timeout = 5000"
 _BUSY_S, _RETRY_S = 5.0, 0.01
 _SYNCHRONOUS = {
-    "off": "PRAGMA synchronous = OFF",
     "normal": "PRAGMA synchronous = NORMAL",
     "full": "PRAGMA synchronous = FULL",
 }

@@ -79,10 +79,6 @@ export class LiveAnswer {
     };
   }
 
-  get numTokens() {
-    return this.usage?.completion_tokens ?? this.#numDeltas;
-  }
-
   #takeChoice({ delta, finish_reason: finishReason }) {
     if (delta.content) this.content += delta.content;
     if (delta.reasoning_content) this.reasoning += delta.reasoning_content;

@@ -5,9 +5,9 @@ import { Marked } from './vendor/marked.js';
 
 const ALLOWED = {
   ALLOWED_TAGS: ['a', 'blockquote', 'br', 'code', 'del', 'em', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6',
-    'hr', 'input', 'li', 'ol', 'p', 'pre', 'span', 'strong', 'table', 'tbody', 'td', 'th', 'thead',
+    'hr', 'li', 'ol', 'p', 'pre', 'span', 'strong', 'table', 'tbody', 'td', 'th', 'thead',
     'tr', 'ul'],
-  ALLOWED_ATTR: ['align', 'checked', 'class', 'disabled', 'href', 'rel', 'start', 'target', 'title', 'type'],
+  ALLOWED_ATTR: ['align', 'class', 'href', 'rel', 'start', 'target', 'title'],
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,

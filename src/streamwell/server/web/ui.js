@@ -5,6 +5,6 @@ import { h } from './vendor/preact.js';
 
 export { render } from './vendor/preact.js';
 export { useEffect, useLayoutEffect, useRef, useState } from './vendor/preact-hooks.js';
-export { batch, computed, effect, signal, useComputed, useSignal } from './vendor/signals.js';
+export { batch, computed, effect, signal } from './vendor/signals.js';
 
 export const html = htm.bind(h);

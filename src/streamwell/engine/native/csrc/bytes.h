@@ -78,7 +78,7 @@ struct Int8 {
 #else
 // Where the processor adds no products of bytes up in 32 bits: weights become words while they are
 // multiplied, and activations lie as such, the first and third of four before the others.
-template <class Order>
+template <class>
 struct Int8 {
   using Sum = I32;
   static constexpr int step = 4, x_bytes = 8, w_bytes = 4 * kPanel, max_rows = 4, sums = 8;

@@ -67,7 +67,6 @@ inline I32 zero_int() { return _mm512_setzero_si512(); }
 inline I32 broadcast_int(int32_t x) { return _mm512_set1_epi32(x); }
 inline I32 load_int(const void* p) { return _mm512_loadu_si512(p); }
 inline IntRegister load_int_register(const void* p) { return load_int(p); }
-inline void store_int(void* p, I32 v) { _mm512_storeu_si512(p, v); }
 inline I32 add_int(I32 a, I32 b) { return _mm512_add_epi32(a, b); }
 inline I32 shift_left(I32 v, int bits) { return _mm512_slli_epi32(v, bits); }
 inline I32 shift_right(I32 v, int bits) { return _mm512_srli_epi32(v, bits); }
@@ -166,19 +165,9 @@ inline float sum(F32 v) {
 inline float largest(F32 v) {
   return fold(v, [](__m256 a, __m256 b) { return _mm256_max_ps(a, b); }, larger);
 }
-inline I32 zero_int() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 inline I32 broadcast_int(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 inline IntRegister load_int_register(const void* p) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(p));
-}
-inline I32 load_int(const void* p) {
-  const auto* q = static_cast<const uint8_t*>(p);
-  return {load_int_register(q), load_int_register(q + 32)};
-}
-inline void store_int(void* p, I32 v) {
-  auto* q = static_cast<__m256i*>(p);
-  _mm256_storeu_si256(q, v.low);
-  _mm256_storeu_si256(q + 1, v.high);
 }
 inline I32 add_int(I32 a, I32 b) {
   return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)};
@@ -189,7 +178,6 @@ inline IntRegister shift_right(IntRegister v, int bits) { return _mm256_srli_epi
 inline IntRegister mask_bits(IntRegister v, int32_t bits) {
   return _mm256_and_si256(v, _mm256_set1_epi32(bits));
 }
-inline I32 mask_bits(I32 v, int32_t bits) { return {mask_bits(v.low, bits), mask_bits(v.high, bits)}; }
 inline Register as_float(IntRegister v) { return _mm256_castsi256_ps(v); }
 inline F32 as_float(I32 v) { return {as_float(v.low), as_float(v.high)}; }
 inline F32 first_lanes(int count, F32 a, F32 b) {
