@@ -66,6 +66,31 @@ def test_a_run_of_nothing_is_refused(raw: bool) -> None:
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("path", "fields", "continues_text"),
+    [
+        ("/v1/completions", {"prompt": "a"}, True),
+        ("/v1/runs", {"prompt": "a", "raw": True}, True),
+        ("/v1/runs", {"prompt": "a"}, False),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}, False),
+    ],
+)
+def test_only_a_bare_text_is_continued(
+    path: str, fields: dict[str, object], continues_text: bool
+) -> None:
+    """Its answer keeps the space before a first word; a reply begins a text of its own."""
+
+    async def test(rig: Rig) -> None:
+        rig.engine.allow(4)
+        answer = await call(rig, "POST", path, fields | FEW | {"store": True})
+        spec = await rig.store.run(answer.json["id"])
+
+        assert spec is not None
+        assert continues_text is spec.continues_text
+
+    run(test)
+
+
 def test_a_list_in_a_url_may_have_one_value() -> None:
     """A name that comes once is a list of one where the field is a list."""
 

@@ -171,6 +171,24 @@ def test_no_half_character_is_ever_given(text: str, data: st.DataObject) -> None
 
 
 @pytest.mark.parametrize("name", WORD_DECODERS)
+def test_a_text_goes_on_from_another(name: str) -> None:
+    """Behind a prompt's ids comes what all ids add to its text: the first word has its space."""
+    decode = word_level(WORD_DECODERS[name]).decode
+
+    @check_many
+    @given(
+        st.lists(st.integers(0, len(WORDS) - 1), max_size=9),
+        st.lists(st.integers(0, len(WORDS) - 1), max_size=5),
+    )
+    def check(before: list[int], ids: list[int]) -> None:
+        detokenizer = Detokenizer(decode, before)
+        text = "".join(map(detokenizer.push, ids)) + detokenizer.flush()
+        assert decode([*before, *ids]) == decode(before) + text
+
+    check()
+
+
+@pytest.mark.parametrize("name", WORD_DECODERS)
 def test_first_and_last_token_are_as_in_the_text_of_all_ids(name: str) -> None:
     """Spaces that depend on a token's place come out as in `decode` of all."""
     decode = word_level(WORD_DECODERS[name]).decode

@@ -192,6 +192,8 @@ class RunSpec:
     terms: RunTerms = field(default_factory=RunTerms)
     #: What its answers are split into beside content, if the model's folder says how.
     part_kinds: tuple[PartKind, ...] = ()
+    #: Answers are the rest of the prompt's own text, and not somebody's reply to it.
+    continues_text: bool = False
 
     @property
     def total_choices(self) -> int:

@@ -62,7 +62,14 @@ async def accept(request: RunRequest, model: Served) -> RunSpec:
         priority=request.priority,
         terms=request.terms,
         part_kinds=_part_kinds(request),
+        continues_text=_continues_text(request, info),
     )
+
+
+def _continues_text(request: RunRequest, info: EngineInfo) -> bool:
+    """Of a conversation a template makes a prompt that ends where a reply begins."""
+    items = (item for prompt in request.prompts for item in prompt)
+    return not info.is_encoder_decoder and not any(isinstance(item, Message) for item in items)
 
 
 def _part_kinds(request: RunRequest) -> tuple[PartKind, ...]:

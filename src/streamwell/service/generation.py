@@ -62,9 +62,10 @@ class TextPipeline:
         stop: tuple[str, ...],
         min_tokens: int,
         parser: ResponseParser | None = None,
+        before: Sequence[int] = (),
     ) -> None:
-        """Without a `parser` all text is content."""
-        self._detokenizer = Detokenizer(decode)
+        """Without a `parser` all text is content; with ids `before` it goes on from their text."""
+        self._detokenizer = Detokenizer(decode, before)
         self._stop = StopFilter(stop)
         self._parser = parser
         self._parts: list[AnswerPart] = []

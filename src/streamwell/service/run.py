@@ -82,7 +82,8 @@ class Run:
             prompt_ids = spec.prompts[index // spec.num_choices]
             parser = encoder.answer_parser(prompt_ids, spec.part_kinds) if spec.part_kinds else None
             min_tokens = spec.sampling.min_tokens
-            pipeline = TextPipeline(encoder.decode, spec.stop, min_tokens, parser)
+            before = prompt_ids if spec.continues_text else ()
+            pipeline = TextPipeline(encoder.decode, spec.stop, min_tokens, parser, before)
             pipeline.push(self._logged_ids.pop(index, ()))
             self._pipelines[index] = pipeline
         return self._pipelines[index]

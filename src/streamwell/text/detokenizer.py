@@ -41,15 +41,20 @@ class Detokenizer:
     those are out by then and stay. So each byte of an invalid run gives its part of a character
     or one U+FFFD (unless the run spells U+FFFD itself), and the text around it is always exact.
 
+    With ids `before`, the text goes on from theirs: it is what all ids add to it, as a space that
+    the first word of a text would lose.
+
     At most `MAX_HELD_IDS` ids are held back, and never more than a dozen decoded at once.
     """
 
-    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+    def __init__(self, decode: Callable[[Sequence[int]], str], before: Sequence[int] = ()) -> None:
         self._decode = decode
         self._context: list[int] = []
         self._context_text = ""
         self._held: list[int] = []
         self._held_text = ""
+        if before:
+            self._set_context(list(before[-MAX_HELD_IDS:]))
 
     def push(self, token_id: int) -> str:
         """Take the next id; returns the text that is certain now, often none."""
