@@ -17,7 +17,7 @@ async def call(
     rig: Rig,
     method: str,
     path: str,
-    body: Any = None,  # noqa: ANN401 - whatever JSON can say
+    body: Any = None,  # noqa: ANN401 - whatever JSON can say, or bytes
     *,
     query: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
@@ -29,7 +29,8 @@ async def call(
     `answer` can be looked at while it comes.
     """
     answer = answer or Answer()
-    pending = [{"type": "http.request", "body": b"" if body is None else json.dumps(body).encode()}]
+    raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+    pending = [{"type": "http.request", "body": raw}]
     sent = {"content-type": "application/json"} | dict(headers or {})
     scope = {"type": "http", "method": method, "path": path, "http_version": "1.1"}
     query_string = urlencode(query or {}, doseq=True).encode()

@@ -75,6 +75,27 @@ def test_what_json_can_spell_can_be_named() -> None:
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"{", "not valid JSON"),
+        (b'{"prompt": "\xff"}', "not valid UTF-8"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"n": ' + b"1" * 5000 + b"}", "cannot be read: Exceeds the limit"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_told_why(body: bytes, reason: str) -> None:
+    """400, whatever is wrong with it."""
+
+    async def test(rig: Rig) -> None:
+        answer = await call(rig, "POST", "/v1/completions", body)
+
+        assert 400 == answer.status
+        assert reason in answer.json["error"]["message"]
+
+    run(test)
+
+
 def test_what_cannot_be_named_is_refused() -> None:
     """A field that nobody knows can still be too deep, or its name no text, for a fingerprint."""
 

@@ -30,7 +30,6 @@ _UNSERVED: dict[str, tuple[object, ...]] = {
     "min_length": (0,),
     "min_new_tokens": (0,),
     "begin_suppress_tokens": ([],),
-    "forced_eos_token_id": ([],),
 }
 #: What encoder-decoders get.
 _BANS = ("suppress_tokens", "bad_words_ids", "forced_bos_token_id")

@@ -146,10 +146,19 @@ async def _http_error(_request: Request, error: Exception) -> Response:
     code = {401: "invalid_api_key", 403: "not_allowed", 404: "not_found", 405: "method_not_allowed"}
     return error_response(
         error.status_code,
-        str(error.detail),
+        _why_unreadable(error.__cause__) or str(error.detail),
         code=code.get(error.status_code),
         headers=error.headers,
     )
+
+
+def _why_unreadable(cause: BaseException | None) -> str | None:
+    """What was wrong with a body, where FastAPI only says that something was."""
+    if isinstance(cause, UnicodeDecodeError):
+        return "the body is not valid UTF-8; it may not be compressed"
+    if isinstance(cause, RecursionError):
+        return "the body is nested too deeply"
+    return f"the body cannot be read: {cause}" if isinstance(cause, ValueError) else None
 
 
 async def _unexpected_error(request: Request, error: Exception) -> Response:

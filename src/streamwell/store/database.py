@@ -100,9 +100,8 @@ class SqlDatabase(ABC):
             await _run(threads.writer, self._connect)
         except StoreFailed:
             self._threads = None
-            await asyncio.shield(
-                asyncio.to_thread(threads.end)
-            )  # reads may be waiting for the same database
+            # not here: reads may be waiting for the same database
+            await asyncio.shield(asyncio.to_thread(threads.end))
             raise
 
     async def close(self) -> None:
