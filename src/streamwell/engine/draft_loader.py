@@ -12,7 +12,7 @@ from streamwell.core.errors import LoadError
 from streamwell.engine.assemble import Assembled, assemble
 from streamwell.engine.checkpoint import Report
 from streamwell.engine.families import max_positions
-from streamwell.engine.folder import BROKEN, read_json
+from streamwell.engine.folder import BROKEN, read_json, text_config
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.seq2seq.families import is_encoder_decoder
 from streamwell.models.inspection import inspect_model
@@ -59,17 +59,13 @@ def _check(
     if is_encoder_decoder(draft_config):
         raise LoadError(f"{path} holds an encoder-decoder, which cannot guess")
     says_tokens = check_same_vocabulary(Path(config.model_path), path)
-    sizes = [_text_config(c).get("vocab_size") for c in (draft_config, model_config)]
+    sizes = [text_config(c).get("vocab_size") for c in (draft_config, model_config)]
     if not says_tokens and sizes[0] != sizes[1]:
         raise LoadError(f"{path} knows {sizes[0]} tokens, and the model {sizes[1]}")
-    longest = max_positions(_text_config(draft_config))
+    longest = max_positions(text_config(draft_config))
     if longest and longest < max_model_len:
         raise LoadError(
             f"{path} reads at most {longest} tokens, and the model {max_model_len}: "
             f"give --max-model-len {longest}, or another draft model"
         )
     return draft_config
-
-
-def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    return config.get("text_config") or config

@@ -44,11 +44,16 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
+def text_config(model_config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The config of the language model, which may be one of several in a folder."""
+    found: Mapping[str, Any] = model_config.get("text_config") or model_config
+    return found
+
+
 def eos_token_ids(path: Path, model_config: Mapping[str, Any], vocab_size: int) -> frozenset[int]:
     """The ids that end an answer; those that the model cannot say are left out."""
     generation_config = read_json(path / "generation_config.json") or {}
-    text_config = model_config.get("text_config") or model_config
-    for source in (generation_config, model_config, text_config):
+    for source in (generation_config, model_config, text_config(model_config)):
         if (ids := source.get("eos_token_id")) is not None:
             ids = ids if isinstance(ids, list) else [ids]
             return frozenset(i for i in ids if isinstance(i, int) and 0 <= i < vocab_size)

@@ -20,7 +20,7 @@ from streamwell.engine.checkpoint import Report
 from streamwell.engine.draft_loader import load_draft
 from streamwell.engine.draft_model import ModelDrafter
 from streamwell.engine.families import max_positions
-from streamwell.engine.folder import BROKEN, eos_token_ids, read_json, unserved
+from streamwell.engine.folder import BROKEN, eos_token_ids, read_json, text_config, unserved
 from streamwell.engine.lora.table import AdapterTable
 from streamwell.engine.messages import (
     DEFAULT_KV_CACHE_BYTES,
@@ -135,8 +135,7 @@ def _default_threads(path: Path) -> int:
 
 
 def _max_model_len(config: EngineConfig, model_config: Mapping[str, Any]) -> int:
-    text_config = model_config.get("text_config") or model_config
-    trained = max_positions(text_config) or 0
+    trained = max_positions(text_config(model_config)) or 0
     if config.max_model_len is None:
         is_seq2seq = is_encoder_decoder(model_config)
         default = DEFAULT_MAX_INPUT_LEN if is_seq2seq else DEFAULT_MAX_MODEL_LEN

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from streamwell.models.weights import PICKLED
+
 #: What is read of a repository; pickles would not be loaded.
 _FILES = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.spm", "*.tiktoken", "*.txt")
 #: The same weights again, in other layouts.
 _UNREAD = ("*/*.safetensors", "consolidated*")
-_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".msgpack", ".h5")
 
 
 def download(name: str, revision: str | None = None) -> Path:
@@ -81,7 +82,7 @@ def _check_offer(repo_id: str, file: str, offered: list[str]) -> None:
             f"{repo_id} has no safetensors, but GGUF files: name one, as in {repo_id}:{gguf[0]}; "
             f"there are {_list(gguf)}"
         )
-    pickles = sorted(name for name in offered if name.endswith(_PICKLES))
+    pickles = sorted(name for name in offered if name.endswith(PICKLED))
     hint = (
         f"; {pickles[0]} may be a pickle, which is a program, and is not loaded" if pickles else ""
     )

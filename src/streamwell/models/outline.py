@@ -14,7 +14,7 @@ from streamwell.models.small_files import check_sizes, read_object
 from streamwell.models.weights import is_gguf, read_headers, weight_files
 
 #: What families call the positions they were trained on.
-_POSITIONS = (
+POSITIONS = (
     "max_position_embeddings",
     "n_positions",
     "max_sequence_length",
@@ -79,5 +79,5 @@ def size_in_memory(path: Path) -> int:
 def _context(config: Mapping[str, Any]) -> int | None:
     if config.get("model_type") in UNBOUNDED:
         return None
-    sizes = (config.get(name) for name in _POSITIONS)
+    sizes = (config.get(name) for name in POSITIONS)
     return next((size for size in sizes if type(size) is int and size > 0), None)

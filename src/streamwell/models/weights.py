@@ -15,7 +15,8 @@ from streamwell.models.safetensors_header import TensorInfo, read_header
 from streamwell.models.small_files import read_object
 
 _INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
-_PICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".msgpack", ".h5")
+#: Endings of weights that would run code when they are loaded, or that nothing here reads.
+PICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".msgpack", ".h5")
 #: The largest models have some 200 files.
 _MAX_FILES = 4096
 #: Numbers of a model that are not saved, such as tables of positions.
@@ -36,7 +37,7 @@ def weight_files(path: Path) -> list[Path]:
         return [path / _SINGLE]
     if (path / WEIGHTS).is_file():
         return [path / WEIGHTS]
-    pickled = sorted(file.name for file in path.iterdir() if file.suffix in _PICKLED)
+    pickled = sorted(file.name for file in path.iterdir() if file.suffix in PICKLED)
     hint = (
         f": {pickled[0]} may be a pickle, which runs code when it is loaded, and is never read; "
         "save the model with safetensors"

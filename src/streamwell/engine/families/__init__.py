@@ -30,7 +30,7 @@ from streamwell.engine.families.llama import (
 from streamwell.engine.families.mixtures import MIXTRAL, QWEN2_MOE, QWEN3_MOE
 from streamwell.engine.families.shapes import check_shapes
 from streamwell.engine.families.spec import DecoderSpec, Experts, Rope
-from streamwell.models.outline import UNBOUNDED
+from streamwell.models.outline import POSITIONS, UNBOUNDED
 
 __all__ = [
     "FAMILIES",
@@ -89,8 +89,7 @@ def max_positions(config: Mapping[str, Any]) -> int | None:
     if spec is not None:
         return spec.max_position_embeddings
     rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    names = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")
-    limits = [next((config[name] for name in names if config.get(name)), None)]
+    limits = [next((config[name] for name in POSITIONS if config.get(name)), None)]
     if rope.get("rope_type", rope.get("type")) == "longrope":
         # beyond it a sequence would turn in another way, and its neighbours with it
         limits += [c.get("original_max_position_embeddings") for c in (config, rope)]
