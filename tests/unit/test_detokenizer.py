@@ -188,6 +188,15 @@ def test_a_text_goes_on_from_another(name: str) -> None:
     check()
 
 
+def test_a_text_of_bytes_goes_on_from_another() -> None:
+    """Wherever the end of the prompt that is kept for it begins, no character is cut in two."""
+    for before, text in (("Q: 😀", "\n|"), ("你好", "你|"), ("កខគ", "ឃងច"), ("|", "你")):
+        ids = list(before.encode())
+        detokenizer = Detokenizer(FALLBACK.decode, ids)
+
+        assert text == "".join(map(detokenizer.push, text.encode())) + detokenizer.flush()
+
+
 @pytest.mark.parametrize("name", WORD_DECODERS)
 def test_first_and_last_token_are_as_in_the_text_of_all_ids(name: str) -> None:
     """Spaces that depend on a token's place come out as in `decode` of all."""

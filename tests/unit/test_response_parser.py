@@ -152,6 +152,14 @@ def test_what_is_no_call_is_content(body: str, close: str) -> None:
     assert [f"a {raw}"] == [part.text for part in texts or [last]]
 
 
+@pytest.mark.parametrize("body", ["5", "null", "true", "{}", f'[{CALL_A}, "note"]', "[[]]"])
+def test_what_is_no_list_of_calls_is_content(body: str) -> None:
+    """Where a model lists its calls, nothing that it lists is left out."""
+    text = f"Well. [CALLS]{body}"
+
+    assert (AnswerPart(CONTENT, text),) == parts_of(LISTED, text)
+
+
 def test_only_what_is_asked_for_is_told_apart() -> None:
     """Without tools, a call is text; so are fields that no answer has."""
     text = f"<think>x</think><tool_call>{CALL_A}</tool_call>"

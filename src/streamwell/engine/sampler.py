@@ -9,6 +9,7 @@ The order of the filters is that of Transformers: penalties, temperature, top-k,
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch.nn.functional import pad
 
@@ -90,16 +91,21 @@ class Sampler:
             ids, biases = zip(*params.logit_bias, strict=True)
             logits[list(ids)] += torch.tensor(biases, device=logits.device)
         if params.repetition_penalty != 1.0:
-            present = torch.tensor(seq.token_ids, device=logits.device)
+            present = _ids(seq.token_ids, logits)
             scores, penalty = logits[present], params.repetition_penalty
             # a token that is there twice is given the same score twice
             logits[present] = torch.where(scores > 0, scores / penalty, scores * penalty)
         if (params.presence_penalty or params.frequency_penalty) and seq.num_completion_tokens:
-            completion = torch.tensor(seq.token_ids[seq.num_prompt_tokens :], device=logits.device)
+            completion = _ids(seq.token_ids[seq.num_prompt_tokens :], logits)
             ids, counts = torch.unique(completion, return_counts=True)
             logits[ids] -= params.frequency_penalty * counts + params.presence_penalty
         if index < params.min_tokens:
             logits[sorted({*self._eos_token_ids, *params.stop_token_ids})] = float("-inf")
+
+
+def _ids(token_ids: list[int], like: torch.Tensor) -> torch.Tensor:
+    # NumPy takes a fifth of PyTorch's time to read a long list
+    return torch.from_numpy(np.array(token_ids, dtype=np.int64)).to(like.device)
 
 
 def _best(logits: torch.Tensor) -> tuple[list[int], list[bool]]:

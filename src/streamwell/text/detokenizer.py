@@ -54,7 +54,12 @@ class Detokenizer:
         self._held: list[int] = []
         self._held_text = ""
         if before:
-            self._set_context(list(before[-MAX_HELD_IDS:]))
+            self._set_context(self._whole_end(before[-2 * MAX_HELD_IDS :]))
+
+    def _whole_end(self, ids: Sequence[int]) -> list[int]:
+        """As many as there are from where no character is cut: byte tokens would spoil a run."""
+        ends = (list(ids[start:]) for start in range(len(ids)))
+        return next((end for end in ends if REPLACEMENT not in self._decode(end)), list(ids))
 
     def push(self, token_id: int) -> str:
         """Take the next id; returns the text that is certain now, often none."""

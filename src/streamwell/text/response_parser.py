@@ -165,7 +165,9 @@ def _calls_in(body: str, region: Region) -> list[tuple[str, str]]:
     """
     value = parse_json(body)
     if region.transform_each:
-        value = [fill_in(region.transform, item) for item in value if isinstance(item, dict)]
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise ValueError("no list of calls")
+        value = [fill_in(region.transform, item) for item in value]
     elif region.transform is not None:
         value = fill_in(region.transform, {"content": value})
     calls = [_call(item) for item in (value if isinstance(value, list) else [value])]
