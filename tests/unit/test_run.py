@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,30 @@ from streamwell.service.generation import Finished, TextDelta
 from streamwell.service.run import Run
 
 SPEC = replace(a_run("r"), num_choices=2)
+
+
+class Bytes:
+    """A tokenizer whose ids are bytes."""
+
+    has_chat_template = False
+    vocab_size = 256
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return bytes(ids).decode(errors="replace")
+
+
+def test_what_was_generated_counts_though_it_was_cut() -> None:
+    """Also tokens whose text is held back, and what was found in the cache."""
+    run = Run(SPEC)
+    run.start_events()
+    pipeline = run.pipeline(0, Bytes())  # type: ignore[arg-type]
+    delta = pipeline.push((97, 0xC3), num_cached_tokens=2)
+    assert delta is not None
+    run.delta(0, delta)
+    pipeline.push((0xC3,))
+    run.cut_short()
+
+    assert (3, 2) == (run.usage().completion_tokens, run.usage().cached_tokens)
 
 
 @pytest.mark.parametrize("num_logged", range(2, 7))

@@ -118,6 +118,11 @@ class TextPipeline:
         ids = tuple(self._pending)
         return Finished(reason, ids, self._num_cached_tokens, self._num_reasoning_tokens, parts)
 
+    def break_off(self, reason: FinishReason) -> Finished:
+        """The last word of an answer that is cut; what was held back stays unsaid."""
+        ids = tuple(self._pending)
+        return Finished(reason, ids, self._num_cached_tokens, self._num_reasoning_tokens)
+
     def _parse(self, text: str) -> None:
         if self._parser is not None and text:
             self._parts += self._parser.push(text)

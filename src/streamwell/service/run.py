@@ -123,7 +123,11 @@ class Run:
     def cut_short(self) -> list[RunEvent]:
         """The last words of the choices that have none: cancelled, or failed."""
         reason = FinishReason.CANCELLED if self.error is None else FinishReason.ERROR
-        return [self.finish(index, Finished(reason, ())) for index in sorted(self.unfinished)]
+        pipelines = {index: self._pipelines.get(index) for index in sorted(self.unfinished)}
+        return [
+            self.finish(index, pipeline.break_off(reason) if pipeline else Finished(reason, ()))
+            for index, pipeline in pipelines.items()
+        ]
 
     def end(self) -> RunEvent:
         return self._event(
