@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 KEY, OTHER_KEY = "sk-one", "sk-two"
 OPERATORS = {"/models/load", "/models/unload"}
-OPEN = {("GET", path) for path in ("/live", "/ready", "/health")}
+OPEN = {(method, path) for method in ("GET", "HEAD") for path in ("/live", "/ready", "/health")}
 BODY = {"prompt": "Hello", "max_tokens": 2, "messages": [{"role": "user", "content": "Hello"}]}
 
 
@@ -51,7 +51,7 @@ def test_the_open_routes_are_these() -> None:
     assert len(CLOSED) >= 8
 
 
-@pytest.mark.parametrize("path", sorted(path for _, path in OPEN))
+@pytest.mark.parametrize("path", sorted({path for _, path in OPEN}))
 def test_health_and_the_page_need_no_key(keyed: ServerProcess, path: str) -> None:
     """Orchestrators and browsers ask without a key."""
     assert 200 == keyed.client.get(_path(path)).status_code
