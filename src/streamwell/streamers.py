@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from transformers.generation.streamers import BaseStreamer
 
 from streamwell.text.detokenizer import Detokenizer
-from streamwell.text.slow_tokenizers import slow_decode
+from streamwell.text.slow_tokenizers import plain_decode, slow_decode
 
 if TYPE_CHECKING:
     import torch
@@ -51,15 +51,8 @@ class AsyncStreamer(BaseStreamer):  # type: ignore[misc] # Transformers is not f
 
         No event loop is running here, or the tokenizer hides characters that are not whole yet.
         """
-
-        def decode_ids(ids: Sequence[int]) -> str:
-            text: str = tokenizer.decode(
-                list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
-            )
-            return text
-
         is_fast = getattr(tokenizer, "is_fast", True)  # a processor's is
-        decode = decode_ids if is_fast else slow_decode(tokenizer)
+        decode = plain_decode(tokenizer) if is_fast else slow_decode(tokenizer)
         #: The texts of each row, in the order of the batch.
         self.rows = tuple(RowStream(decode) for _ in range(num_rows))
         self._loop = asyncio.get_running_loop()

@@ -45,9 +45,8 @@ def test_a_field_of_another_route_is_refused(field: str) -> None:
         body = {"prompt": "a", "max_tokens": 2, field: "conv_0"}
         assert (400, field) == (await error(rig, "POST", "/v1/completions", body))[:2]
         if field != "conversation":
-            assert (400, field) == (await error(rig, "POST", CHAT, _chat(HELLO, **{field: "x"})))[
-                :2
-            ]
+            chat = _chat(HELLO, **{field: "x"})
+            assert (400, field) == (await error(rig, "POST", CHAT, chat))[:2]
 
     run(test)
 

@@ -104,7 +104,7 @@ class Sampler:
 
 
 def _ids(token_ids: list[int], like: torch.Tensor) -> torch.Tensor:
-    # NumPy takes a fifth of PyTorch's time to read a long list
+    # NumPy reads a long list several times as fast as PyTorch
     return torch.from_numpy(np.array(token_ids, dtype=np.int64)).to(like.device)
 
 

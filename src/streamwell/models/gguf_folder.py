@@ -23,8 +23,9 @@ from streamwell.models.gguf_header import read_gguf
 WEIGHTS = "model.gguf"
 #: Goes into the names of the folders: changes with what is written into them.
 _VERSION = "2"
-#: Ways to cut up text whose texts begin with a token of their own, where the file does not say.
-BEGIN_WITH_BOS = (
+#: Ways to cut up text that are like Llama 3's: a text begins with a token of its own where the
+#: file does not say, and a word that is a token needs no merges.
+LLAMA_3_WAYS = (
     "llama3",
     "llama-v3",
     "llama-bpe",
@@ -115,7 +116,7 @@ def tokenizer_config_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
             config[name] = tokens[token_id]
     # what llama.cpp does where the file does not say
     is_sentencepiece = metadata.get("tokenizer.ggml.model") == "llama"
-    begins = is_sentencepiece or metadata.get("tokenizer.ggml.pre") in BEGIN_WITH_BOS
+    begins = is_sentencepiece or metadata.get("tokenizer.ggml.pre") in LLAMA_3_WAYS
     config["add_bos_token"] = bool(metadata.get("tokenizer.ggml.add_bos_token", begins))
     config["add_eos_token"] = bool(metadata.get("tokenizer.ggml.add_eos_token", False))
     template = metadata.get("tokenizer.chat_template")

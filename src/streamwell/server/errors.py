@@ -146,7 +146,7 @@ async def _http_error(_request: Request, error: Exception) -> Response:
     code = {401: "invalid_api_key", 403: "not_allowed", 404: "not_found", 405: "method_not_allowed"}
     return error_response(
         error.status_code,
-        _why_unreadable(error.__cause__) or str(error.detail),
+        (error.status_code == 400 and _why_unreadable(error.__cause__)) or str(error.detail),
         code=code.get(error.status_code),
         headers=error.headers,
     )

@@ -44,7 +44,8 @@ class Detokenizer:
     With ids `before`, the text goes on from theirs: it is what all ids add to it, as a space that
     the first word of a text would lose.
 
-    At most `MAX_HELD_IDS` ids are held back, and never more than a dozen decoded at once.
+    At most `MAX_HELD_IDS` ids are held back, and never more than a dozen decoded at once; behind
+    ids `before` it may be two dozen.
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str], before: Sequence[int] = ()) -> None:

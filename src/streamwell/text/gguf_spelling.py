@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from streamwell.models.gguf_folder import BEGIN_WITH_BOS
+from streamwell.models.gguf_folder import LLAMA_3_WAYS
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -36,7 +36,7 @@ def respelled(tokenizer: Tokenizer, architecture: str, parts: Mapping[str, Any])
     if kind == "gpt2" and "token_type" in parts:
         _take_tokens(made, parts["tokens"], parts["token_type"])
         # a word that is a token is one, though no merges lead to it
-        made["model"]["ignore_merges"] = parts.get("pre_tokenizer_type") in BEGIN_WITH_BOS
+        made["model"]["ignore_merges"] = parts.get("pre_tokenizer_type") in LLAMA_3_WAYS
     elif kind == "llama" and not architecture.startswith(_GEMMA):
         _put_spaces(made, is_first=parts.get("add_prefix_space", True))
     if kind == "llama" and architecture == "phi3":

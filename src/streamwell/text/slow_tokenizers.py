@@ -30,16 +30,23 @@ def slow_decode(tokenizer: PreTrainedTokenizerBase) -> Decode:
     if type(tokenizer).__name__ == "ByT5Tokenizer":
         return _decode_bytes(tokenizer)
 
+    decode = plain_decode(tokenizer)
+    ids = tokenizer.encode(_SAMPLE, add_special_tokens=False)
+    if len(ids) > 1 and decode(ids).strip() == _SAMPLE and not decode(ids[-1:]):
+        raise ValueError("it leaves out characters that are not whole yet")
+    return _keeping_last_space(decode, tokenizer.get_vocab())
+
+
+def plain_decode(tokenizer: PreTrainedTokenizerBase) -> Decode:
+    """The tokenizer's own `decode`, without special tokens, and with nothing tidied up."""
+
     def decode(ids: Sequence[int]) -> str:
         text: str = tokenizer.decode(
             list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         return text
 
-    ids = tokenizer.encode(_SAMPLE, add_special_tokens=False)
-    if len(ids) > 1 and decode(ids).strip() == _SAMPLE and not decode(ids[-1:]):
-        raise ValueError("it leaves out characters that are not whole yet")
-    return _keeping_last_space(decode, tokenizer.get_vocab())
+    return decode
 
 
 def _decode_bytes(tokenizer: PreTrainedTokenizerBase) -> Decode:
