@@ -64,12 +64,12 @@ def test_a_client_that_does_not_read_slows_nobody(scripted: ServerProcess) -> No
 
 def test_one_that_never_reads_may_leave(scripted: ServerProcess) -> None:
     """A run whose reader is stuck ends like any other when the connection is closed."""
-    before = scripted.metrics()["completion_tokens_total"]
+    before = scripted.metrics()["generation_tokens_total"]
     with _unread(scripted, LARGE | {"max_tokens": 3000}):
         eventually(lambda: scripted.metrics()["requests_running"] == 32, "its run goes on")
     eventually(scripted.is_idle, "its run has been cancelled")
 
-    assert scripted.metrics()["completion_tokens_total"] - before < 32 * 3000
+    assert scripted.metrics()["generation_tokens_total"] - before < 32 * 3000
 
 
 def test_one_that_stops_reading_is_cut_and_may_come_back(start_server: StartServer) -> None:
