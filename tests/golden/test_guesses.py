@@ -25,6 +25,7 @@ FEW_WORDS = {"logit_bias": ((7, 100.0), (70, 100.0), (130, 100.0))}
         ({"temperature": 0.0}, 68, 13, 4),
         ({"temperature": 0.8}, 512, 256, 1),
         ({"temperature": 0.8, "top_p": 0.9, "min_tokens": 3}, 68, 13, 4),
+        ({"temperature": 0.0, "repetition_penalty": 1.02, "frequency_penalty": 0.1}, 512, 256, 4),
     ],
 )
 def test_tokens_are_those_without_guesses(

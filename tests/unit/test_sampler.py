@@ -323,7 +323,14 @@ def test_a_row_without_any_token_fails_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "params", [{"temperature": 0.0}, {"temperature": 0.7}, {"temperature": 1.0, "top_p": 0.8}]
+    "params",
+    [
+        {"temperature": 0.0},
+        {"temperature": 0.7},
+        {"temperature": 1.0, "top_p": 0.8},
+        {"temperature": 0.7, "repetition_penalty": 1.5},
+        {"temperature": 0.0, "presence_penalty": 1.0, "frequency_penalty": 0.5},
+    ],
 )
 def test_rows_after_guesses_are_those_of_later_steps(params: dict[str, float]) -> None:
     """A row so many tokens ahead gives what the sequence would get with these tokens in it."""
@@ -333,4 +340,4 @@ def test_rows_after_guesses_are_those_of_later_steps(params: dict[str, float]) -
 
     one_by_one = [Sampler(EOS)(logits[row : row + 1].clone(), [later[row]])[0] for row in range(3)]
 
-    assert one_by_one == Sampler(EOS)(logits.clone(), [later[0]] * 3, [0, 1, 2])
+    assert one_by_one == Sampler(EOS)(logits.clone(), [later[0]] * 3, [(), (7,), (7, 8)])

@@ -132,7 +132,6 @@ class Walk:
                 min_tokens=rng.choice([0, 0, 3]),
                 ignore_eos=rng.random() < 0.3,
                 stop_token_ids=rng.choice([(), (STOP_ID,)]),
-                presence_penalty=rng.choice([0.0, 0.0, 1.0]),
             )
             seq = Sequence(f"r{self.num_added}", list(prompt), sampling, priority, salt)
             seq.encoder_ids = self.encoder_ids()
@@ -231,7 +230,6 @@ class Walk:
             assert account.least <= chunk.cost - num_drafts <= account.need
             assert account.num_unread == len(chunk.encoder_ids)
             assert [*account.prompt, *account.tokens] == chunk.seq.token_ids
-            assert not (num_drafts and account.seq.sampling.presence_penalty)
             account.num_computed = chunk.end - num_drafts
             self.cache.write(chunk)
 

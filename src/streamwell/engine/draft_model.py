@@ -87,8 +87,8 @@ class ModelDrafter:
         if not rows:
             return
         seqs = [draft.chunk.seq for draft in rows.values()]
-        ahead = [len(draft.token_ids) for draft in rows.values()]
-        chosen = self._sampler(self._fitted(logits), seqs, ahead)
+        guesses = [tuple(draft.token_ids) for draft in rows.values()]
+        chosen = self._sampler(self._fitted(logits), seqs, guesses)
         for draft, sampled in zip(rows.values(), chosen, strict=True):
             draft.is_ended = sampled.error is not None
             if not draft.is_ended:

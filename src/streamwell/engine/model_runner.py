@@ -55,15 +55,15 @@ class ModelRunner:
         chunks = order_chunks(step)
         seqs: list[Sequence] = []
         rows: list[int] = []
-        ahead: list[int] = []
+        guesses: list[tuple[int, ...]] = []
         end = 0
         for chunk in chunks:
             end += chunk.num_tokens
             seqs += [chunk.seq] * chunk.num_sampled
             rows += range(end - chunk.num_sampled, end)
-            ahead += range(chunk.num_sampled)
+            guesses += [chunk.draft_ids[:count] for count in range(chunk.num_sampled)]
         logits = self.model.forward(chunks, rows)
-        sampled = iter(self._sampler(logits, seqs, ahead) if seqs else ())
+        sampled = iter(self._sampler(logits, seqs, guesses) if seqs else ())
         return {
             chunk.seq.request_id: tuple(islice(sampled, chunk.num_sampled))
             for chunk in chunks

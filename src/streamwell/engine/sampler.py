@@ -51,23 +51,27 @@ class Sampler:
         self._eos_token_ids = eos_token_ids
 
     def __call__(
-        self, logits: torch.Tensor, seqs: list[Sequence], ahead: list[int] | None = None
+        self,
+        logits: torch.Tensor,
+        seqs: list[Sequence],
+        guesses: list[tuple[int, ...]] | None = None,
     ) -> list[Sampled]:
         """Choose one token per row; a row that cannot be sampled fails alone.
 
         Args:
             logits: `[len(seqs), vocab_size]`, float; float32 logits may be changed in place.
             seqs: the sequence of each row.
-            ahead: how many guessed tokens come between each sequence and the token of its row;
-                none if not given. Sequences with penalties must have none.
+            guesses: the guessed tokens between each sequence and the token of its row; none if not
+                given.
         """
         logits = logits.float()
+        guesses = guesses or [()] * len(seqs)
         indices = [
-            seq.num_completion_tokens + more
-            for seq, more in zip(seqs, ahead or [0] * len(seqs), strict=True)
+            seq.num_completion_tokens + len(guessed)
+            for seq, guessed in zip(seqs, guesses, strict=True)
         ]
-        for row, (seq, index) in enumerate(zip(seqs, indices, strict=True)):
-            self._edit(logits[row], seq, index)
+        for row, (seq, guessed) in enumerate(zip(seqs, guesses, strict=True)):
+            self._edit(logits[row], seq, guessed)
         token_ids, is_finite = _best(logits)
         rows = [
             row
@@ -84,28 +88,29 @@ class Sampler:
             for token_id, ok in zip(token_ids, is_finite, strict=True)
         ]
 
-    def _edit(self, logits: torch.Tensor, seq: Sequence, index: int) -> None:
-        """Apply bias, penalties and `min_tokens` to the row of the `index`-th token, in place."""
+    def _edit(self, logits: torch.Tensor, seq: Sequence, guessed: tuple[int, ...]) -> None:
+        """Apply bias, penalties and `min_tokens` to the row of the next token, in place."""
         params = seq.sampling
         if params.logit_bias:
             ids, biases = zip(*params.logit_bias, strict=True)
             logits[list(ids)] += torch.tensor(biases, device=logits.device)
-        if params.repetition_penalty != 1.0:
-            present = _ids(seq.token_ids, logits)
-            scores, penalty = logits[present], params.repetition_penalty
-            # a token that is there twice is given the same score twice
-            logits[present] = torch.where(scores > 0, scores / penalty, scores * penalty)
-        if (params.presence_penalty or params.frequency_penalty) and seq.num_completion_tokens:
-            completion = _ids(seq.token_ids[seq.num_prompt_tokens :], logits)
-            ids, counts = torch.unique(completion, return_counts=True)
-            logits[ids] -= params.frequency_penalty * counts + params.presence_penalty
-        if index < params.min_tokens:
+        if params.has_penalties:
+            _penalise(logits, params, seq.token_counts(guessed))
+        if seq.num_completion_tokens + len(guessed) < params.min_tokens:
             logits[sorted({*self._eos_token_ids, *params.stop_token_ids})] = float("-inf")
 
 
-def _ids(token_ids: list[int], like: torch.Tensor) -> torch.Tensor:
-    # NumPy reads a long list several times as fast as PyTorch
-    return torch.from_numpy(np.array(token_ids, dtype=np.int64)).to(like.device)
+def _penalise(logits: torch.Tensor, params: SamplingParams, counts: dict[int, int]) -> None:
+    """Change the scores of the tokens that are there, by how often each was generated."""
+    ids, times = (
+        # NumPy reads many numbers several times as fast as PyTorch
+        torch.from_numpy(np.fromiter(numbers, np.int64, len(counts))).to(logits.device)
+        for numbers in (counts.keys(), counts.values())
+    )
+    scores, penalty = logits[ids], params.repetition_penalty
+    scores = torch.where(scores > 0, scores / penalty, scores * penalty)
+    scores -= params.frequency_penalty * times + params.presence_penalty * (times > 0)
+    logits[ids] = scores
 
 
 def _best(logits: torch.Tensor) -> tuple[list[int], list[bool]]:

@@ -187,7 +187,7 @@ class Scheduler:
     def _num_drafts(self, seq: Sequence, budget: int, least_chance: float) -> int:
         """How many tokens may be guessed; there is room for them then."""
         params = seq.sampling
-        if seq.num_uncomputed_tokens > 1 or params.has_penalties:
+        if seq.num_uncomputed_tokens > 1:
             return 0
         num_left = min(
             params.max_tokens - seq.num_completion_tokens, self._max_model_len - seq.num_tokens

@@ -54,6 +54,9 @@ class Sequence:
     confidence: Confidence = field(default_factory=Confidence)
     #: Keys of the first full blocks, as far as somebody has asked for them.
     _block_keys: list[bytes] = field(default_factory=list)
+    #: How often each token was generated, and of how many tokens that is known.
+    _token_counts: dict[int, int] = field(default_factory=dict)
+    _num_counted_tokens: int = 0
 
     def __post_init__(self) -> None:
         if self.num_prompt_tokens < 0:
@@ -82,6 +85,22 @@ class Sequence:
     def rank(self) -> tuple[int, int]:
         """Its place among all sequences: by priority, then by arrival; lower goes first."""
         return self.priority, self.arrival
+
+    def token_counts(self, guessed: tuple[int, ...] = ()) -> dict[int, int]:
+        """How often each token that is there was generated: of the prompt alone, not at all.
+
+        `guessed` are counted as if they had been.
+        """
+        counts = self._token_counts
+        for place in range(self._num_counted_tokens, self.num_tokens):
+            token_id, is_generated = self.token_ids[place], place >= self.num_prompt_tokens
+            counts[token_id] = counts.get(token_id, 0) + is_generated
+        self._num_counted_tokens = self.num_tokens
+        if guessed:
+            counts = counts.copy()
+            for token_id in guessed:
+                counts[token_id] = counts.get(token_id, 0) + 1
+        return counts
 
     def block_keys(self, count: int, block_size: int) -> list[bytes]:
         """Names of the contents of its first `count` blocks, which must be full.
