@@ -61,4 +61,4 @@ class LocalReplicas:
 def replicated(make: Callable[[], Engine], num_replicas: int = 1) -> RayServeEngine:
     """A gateway's engine over new replicas."""
     replicas = LocalReplicas([make() for _ in range(num_replicas)])
-    return RayServeEngine(replicas, report_s=REPORT_S)
+    return RayServeEngine(replicas, report_s=REPORT_S, patience_s=0)

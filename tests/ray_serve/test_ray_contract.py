@@ -63,6 +63,7 @@ def _deploy(name: str, folder: Path) -> Callable[[], object]:
     serve.run(app, name=name, route_prefix=None)
 
     def make() -> RayServeEngine:
-        return RayServeEngine(Replicas(serve.get_app_handle(name)), report_s=0.05)
+        replicas = Replicas(serve.get_app_handle(name))
+        return RayServeEngine(replicas, report_s=0.05, patience_s=0)
 
     return make

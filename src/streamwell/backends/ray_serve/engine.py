@@ -4,6 +4,7 @@ Rules:
 - A replica that goes away ends its requests with `EngineDied`; whoever goes on is sent to another.
 - After that `ready` waits for a report that is younger than the loss, so that nobody is sent to
   replicas that may be gone as well.
+- That all replicas have failed is final only after a while: Ray puts others in their place.
 - A request that is closed is aborted by its id, beside what Ray does. Aborts of one turn of the
   event loop travel together.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -40,6 +42,8 @@ log = structlog.get_logger()
 
 #: Seconds between two looks at the replicas, and those that they have to answer.
 REPORT_S, REPORT_TIMEOUT_S = 0.5, 10.0
+#: Seconds that failed replicas have to be replaced in; Ray needs some 10.
+PATIENCE_S = 60.0
 
 
 class Replicas(Protocol):
@@ -59,10 +63,15 @@ class Replicas(Protocol):
 class RayServeEngine:
     """All replicas of an engine deployment as one engine."""
 
-    def __init__(self, replicas: Replicas, *, report_s: float = REPORT_S) -> None:
-        """`report_s` is how often the replicas are looked at."""
+    def __init__(
+        self, replicas: Replicas, *, report_s: float = REPORT_S, patience_s: float = PATIENCE_S
+    ) -> None:
+        """`report_s` is how often replicas are looked at; `patience_s`, how long they may fail."""
         self._replicas = replicas
         self._report_s = report_s
+        self._patience_s = patience_s
+        #: When all had failed for the first time since one was ready, in the event loop's time.
+        self._failed_s = math.inf
         self._status = EngineStatus(EngineState.STARTING)
         self._reports: list[Report] = []
         self._loaded: asyncio.Future[EngineInfo] | None = None
@@ -204,10 +213,19 @@ class RayServeEngine:
         infos = [r.info for r in reports if r.status.state is EngineState.READY and r.info]
         if self._loaded.done() and infos and self._loaded.exception() is not None:
             self._loaded = asyncio.get_running_loop().create_future()  # another replica could
-        if infos and not self._loaded.done():
-            self._loaded.set_result(infos[0])
-        elif self._status.state is EngineState.FAILED and not self._loaded.done():
+        if infos:
+            self._failed_s = math.inf
+            if not self._loaded.done():
+                self._loaded.set_result(infos[0])
+        elif self._is_given_up() and not self._loaded.done():
             self._fail_loading(LoadError(self._status.error))
+
+    def _is_given_up(self) -> bool:
+        if self._status.state is not EngineState.FAILED:
+            return False
+        now_s = asyncio.get_running_loop().time()
+        self._failed_s = min(self._failed_s, now_s)
+        return now_s >= self._failed_s + self._patience_s
 
     def _fail_loading(self, error: Exception) -> None:
         if self._loaded is not None:
