@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -26,13 +26,13 @@ from training.brooklet.batches import IGNORED, LONGEST, SHAPES, TOKENS, Row, Ste
 from training.brooklet.cases import make_cases
 from training.brooklet.corpus import Conversation, conversation
 from training.brooklet.evaluate import wire_messages
-from training.brooklet.themes import SECOND_ROUND, mix_at
+from training.brooklet.themes import LAST_ROUND, SECOND_ROUND, mix_at
 from training.brooklet.tokenizer import TURN_END, encode_conversation, render
 from training.brooklet.train import (
-    LAST_ROUND,
     LATER_PEAK,
     LATER_ROUNDS,
     Optimizer,
+    Run,
     mean_model,
     rate_at,
 )
@@ -198,6 +198,21 @@ def process_group() -> Iterator[None]:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
+
+
+def test_the_last_round_begins_with_a_finished_model(process_group: None) -> None:
+    """The weights are those that would be exported, rounded as there; no optimizer remembers."""
+    model, published = LlamaForCausalLM(TINY), LlamaForCausalLM(TINY)
+    run = SimpleNamespace(model=model, published=published)
+
+    Run.begin_last_round(cast("Run", run))
+
+    for weight, other in zip(model.parameters(), published.parameters(), strict=True):
+        assert weight.equal(other.half().float())
+        weight.grad = torch.ones_like(weight)
+    assert not any(part.state for part in run.optimizer.parts)
+    run.optimizer.step(1.0)
+    assert not any(map(torch.equal, model.parameters(), published.parameters()))
 
 
 def test_a_resumed_run_takes_the_steps_of_an_unbroken_one(

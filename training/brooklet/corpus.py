@@ -161,7 +161,7 @@ def draw_turns(rng: Random, setting: Setting, facts: Facts, mix: Mix) -> tuple[E
     if mix.names and setting.name != NAME and rng.random() < mix.names:
         return (draw(ask_name, rng, facts),)
     if setting.tools and rng.random() < 0.65:
-        return tool_turns(rng, setting.tools)
+        return tool_turns(rng, setting.tools, pairs=mix.pairs)
     while True:
         theme = rng.choices(tuple(mix.themes), weights=tuple(mix.themes.values()))[0]
         exchange = draw(theme, rng, facts)

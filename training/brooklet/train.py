@@ -28,7 +28,7 @@ from transformers import (
 
 from training.brooklet import packed_attention
 from training.brooklet.batches import IGNORED, Batch, Steps
-from training.brooklet.themes import SECOND_ROUND
+from training.brooklet.themes import LAST_ROUND, SECOND_ROUND
 from training.brooklet.tokenizer import CONTEXT_LENGTH, build_tokenizer
 from training.loss_curve import LossCurve
 from training.muon import Muon
@@ -44,8 +44,8 @@ from training.trainer import (
 
 PEAK_RATE = 3e-3
 COOL_DOWN = 0.35  # of the first round's steps
-LAST_ROUND = 7300  # the step that begins it
-LATER_ROUNDS = (SECOND_ROUND, LAST_ROUND)
+THIRD_ROUND = 7300  # the step that begins it
+LATER_ROUNDS = (SECOND_ROUND, THIRD_ROUND, LAST_ROUND)
 LATER_PEAK = 0.5  # of the peak rate: where the fall of a later round would begin
 ARTEFACTS = Path(__file__).resolve().parents[2] / "src/streamwell/models/brooklet"
 
@@ -113,8 +113,8 @@ def mean_model(model: LlamaForCausalLM, weights: Path) -> LlamaForCausalLM:
 def keep(run: Run, curve: LossCurve, output: Path) -> None:
     """Save what is needed to go on, and the model as it is now."""
     run.checkpoint.save(run.step)
-    if run.step == LAST_ROUND:
-        save_model(run.model, str(run.before_last))
+    if run.step in (THIRD_ROUND, LAST_ROUND):
+        save_model(run.model, str(run.round_start))
     curve.save()
     generation = GenerationConfig(
         do_sample=True,
@@ -176,15 +176,24 @@ class Run:
         self.optimizer = Optimizer(self.model)
         self.checkpoint = Checkpoint(work, self.model, self.optimizer.parts)
         self.step = self.checkpoint.load()
-        #: The weights that the last round begins with.
-        self.before_last = work / "before_last.safetensors"
+        #: The weights that the third or the last round begins with.
+        self.round_start = work / "round_start.safetensors"
 
     @property
     def published(self) -> LlamaForCausalLM:
-        """The model as it is now; in the last round the mean of it and of what that began with."""
-        if self.step <= LAST_ROUND:
+        """The model as it is now; from the third round on its mean with the round's start."""
+        if self.step <= THIRD_ROUND:
             return self.model
-        return mean_model(self.model, self.before_last)
+        return mean_model(self.model, self.round_start)
+
+    def begin_last_round(self) -> None:
+        """Go on with what would be published by now, as if with a finished model."""
+        with torch.no_grad():
+            for weight, mean in zip(
+                self.model.parameters(), self.published.parameters(), strict=True
+            ):
+                weight.copy_(mean.half())
+        self.optimizer = Optimizer(self.model)
 
     def batches(self, steps: int) -> Iterable[list[Batch]]:
         """Generate what is left of so many steps, ahead of time in a process beside this one."""
@@ -230,7 +239,7 @@ def main() -> None:
     texts are drawn and sums made in another order, which gives other weights.
     """
     arguments = parse_arguments(
-        __doc__.splitlines()[0], steps=8400, work="build/brooklet", output=ARTEFACTS
+        __doc__.splitlines()[0], steps=9000, work="build/brooklet", output=ARTEFACTS
     )
     prepare(threads=1)
     dist.init_process_group("gloo")
@@ -246,7 +255,9 @@ def main() -> None:
             curve.add(run.advance(batches, arguments.steps))
             bar.set_postfix(loss=f"{curve.mean:.3f}", refresh=False)
             bar.update()
-            if run.step % arguments.save_every == 0 or run.step == LAST_ROUND:
+            if run.step == LAST_ROUND:
+                run.begin_last_round()
+            if run.step % arguments.save_every == 0 or run.step in LATER_ROUNDS:
                 run.optimizer.gather()
                 if is_first:
                     keep(run, curve, arguments.output)

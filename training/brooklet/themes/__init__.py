@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from training.brooklet.exchange import Theme
 from training.brooklet.themes import (
@@ -120,6 +120,7 @@ class Mix:
     recall: float = 0.12  # of conversations, that end with what was told in their first turn
     thoughts: float = 0.15  # of conversations, that there is a thought before the last reply
     names: float = 0.0  # of turns under another name, that ask for it
+    pairs: float = 0.1  # of turns about tools, that want two calls
 
 
 _FIRST = Mix()
@@ -238,10 +239,19 @@ _FOURTH = Mix(
     thoughts=0.35,
     names=0.22,
 )
-#: The step of the training that its second round begins with.
-SECOND_ROUND = 6000
+# At last the tools that a model has never seen, two calls of them, and how it is, under any name
+# and with unusual punctuation.
+_FIFTH = replace(
+    _FOURTH,
+    themes={**_FOURTH.themes, drills.how_are_you: 40, drills.odd_ending: 40},
+    tools=0.5,
+    names=0.08,
+    pairs=0.3,
+)
+#: The steps of the training that its second and its last round begin with.
+SECOND_ROUND, LAST_ROUND = 6000, 8400
 #: By the step of the training that each begins with.
-MIXES = {0: _FIRST, 1000: _SECOND, 2200: _THIRD, SECOND_ROUND: _FOURTH}
+MIXES = {0: _FIRST, 1000: _SECOND, 2200: _THIRD, SECOND_ROUND: _FOURTH, LAST_ROUND: _FIFTH}
 
 
 def mix_at(step: int) -> Mix:

@@ -50,6 +50,15 @@ def _has_a_rest(count: Exchange) -> bool:
     return "the rest" in count.reply
 
 
+def _ends_oddly(talk: Exchange) -> bool:
+    """Whether a line of small talk has a punctuation that few write."""
+    return bool(talk.key)
+
+
+def _asks_how_it_is(talk: Exchange) -> bool:
+    return talk.task == "how are you"
+
+
 def _says_its_name(talk: Exchange) -> bool:
     """Whether the reply is the name that the model goes by, or has it."""
     return talk.task in ("identity", "own name") or talk.reply.endswith(I_AM.partition("{me}")[2])
@@ -63,3 +72,5 @@ add = _only(numbers.add, _is_round)
 subtract = _only(numbers.subtract, _is_near)
 below_zero = _only(numbers.below_zero, _is_near)
 ask_name = _only(smalltalk.smalltalk, _says_its_name)
+how_are_you = _only(smalltalk.smalltalk, _asks_how_it_is)
+odd_ending = _only(smalltalk.smalltalk, _ends_oddly)

@@ -229,11 +229,11 @@ def no_tool_fits(rng: Random, tools: tuple[Tool, ...], *, held_out: bool = False
 
 
 def tool_turns(
-    rng: Random, tools: tuple[Tool, ...], *, held_out: bool = False
+    rng: Random, tools: tuple[Tool, ...], *, pairs: float = 0.1, held_out: bool = False
 ) -> tuple[Exchange, ...]:
     """Draw one turn about the tools, or two where the first lacks something, from one side.
 
-    With `held_out`, the tools have to be held-out ones as well.
+    Of all turns `pairs` want two calls. With `held_out`, the tools have to be held-out ones too.
     """
     while True:
         kind = rng.random()
@@ -242,6 +242,6 @@ def tool_turns(
         if kind < 0.28:
             turns = ask_back(rng, tools)
         else:
-            turns = ((use_two if kind < 0.38 else use_tool)(rng, tools),)
+            turns = ((use_two if kind < 0.28 + pairs else use_tool)(rng, tools),)
         if is_held_out(turns[0].key) == held_out:
             return turns
