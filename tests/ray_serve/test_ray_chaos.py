@@ -64,19 +64,22 @@ def test_who_leaves_leaves_nothing_behind(
     """Streams that are closed at any moment, sixteen at a time, all end on their replicas."""
     body = {"prompt": "Once upon a time", "max_tokens": 900, "ignore_eos": True}
 
-    def leave(index: int) -> None:
+    def leave(index: int) -> str:
         with server.stream(body) as frames:
             for _ in range(1 + index % 7):
-                next(frames)
+                frame = next(frames)
+        return str(frame.json["id"])
 
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(leave, range(num_cancels)))
+        run_ids = list(pool.map(leave, range(num_cancels)))
     left_s = time.monotonic()
     # each gateway tells what it heard last of the replicas, so one answer is not enough
     for_s = 3.0
     eventually(lambda: stays(lambda: server.num_at_work() == 0, for_s), "all are gone")
     gone_s = time.monotonic() - left_s - for_s
 
+    runs = [server.client.get(f"/v1/runs/{run_id}").json() for run_id in run_ids]
+    assert "completed" not in {run["status"] for run in runs}  # none ended by itself
     summary(f"cancels={num_cancels}", f"survivors=0 after {gone_s:.2f} s")
 
 

@@ -125,3 +125,5 @@ def test_a_client_cannot_give_ray_orders(server: RayServer, header: str, value: 
         eventually(lambda: server.num_at_work() > 0, "it is generated")
 
     eventually(lambda: server.num_at_work() == 0, "it is generated no longer")
+    run = server.client.get(f"/v1/runs/{response.headers['x-run-id']}").json()
+    assert "completed" != run["status"]

@@ -200,10 +200,10 @@ def process_group() -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def test_the_last_round_begins_with_a_finished_model(process_group: None) -> None:
+def test_the_last_round_begins_with_a_finished_model(process_group: None, tmp_path: Path) -> None:
     """The weights are those that would be exported, rounded as there; no optimizer remembers."""
     model, published = LlamaForCausalLM(TINY), LlamaForCausalLM(TINY)
-    run = SimpleNamespace(model=model, published=published)
+    run = SimpleNamespace(model=model, published=published, work=tmp_path)
 
     Run.begin_last_round(cast("Run", run))
 
@@ -213,6 +213,12 @@ def test_the_last_round_begins_with_a_finished_model(process_group: None) -> Non
     assert not any(part.state for part in run.optimizer.parts)
     run.optimizer.step(1.0)
     assert not any(map(torch.equal, model.parameters(), published.parameters()))
+    run.optimizer.gather()
+    run.checkpoint.save(8)
+    saved = Optimizer(published)
+    assert 8 == Checkpoint(tmp_path, published, saved.parts).load()
+    assert saved.parts[1].state
+    assert all(map(torch.equal, model.parameters(), published.parameters()))
 
 
 def test_a_resumed_run_takes_the_steps_of_an_unbroken_one(

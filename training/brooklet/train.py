@@ -164,7 +164,7 @@ class Run:
 
     def __init__(self, work: Path, seed: int) -> None:
         torch.manual_seed(seed)
-        self.seed = seed
+        self.seed, self.work = seed, work
         self.tokenizer = kept_tokenizer(work, build_tokenizer, seed)
         self.model = make_model(self.tokenizer)
         self.worker = copy.deepcopy(self.model)  # computes; the other is what learns
@@ -194,6 +194,7 @@ class Run:
             ):
                 weight.copy_(mean.half())
         self.optimizer = Optimizer(self.model)
+        self.checkpoint = Checkpoint(self.work, self.model, self.optimizer.parts)
 
     def batches(self, steps: int) -> Iterable[list[Batch]]:
         """Generate what is left of so many steps, ahead of time in a process beside this one."""
