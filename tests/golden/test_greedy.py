@@ -106,7 +106,10 @@ def test_sampled_tokens_are_the_same_alone_and_in_a_crowd(
 ) -> None:
     """With a temperature, too, a request's tokens are its own affair."""
     requests = [
-        replace(r, sampling=replace(r.sampling, temperature=0.9, seed=seed, top_p=0.95))
+        replace(
+            r,
+            sampling=replace(r.sampling, temperature=0.9, seed=seed, top_p=0.95, ignore_eos=True),
+        )
         for seed, r in enumerate(family.requests[:8])
     ]
     alone = {r.request_id: EngineRig(model).serve([r])[r.request_id] for r in requests}
