@@ -9,12 +9,11 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-from safetensors.torch import save_model
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from streamwell.core.messages import PartKind
@@ -31,6 +30,7 @@ from training.brooklet.tokenizer import TURN_END, encode_conversation, render
 from training.brooklet.train import (
     LATER_PEAK,
     LATER_ROUNDS,
+    THIRD_ROUND,
     Optimizer,
     Run,
     mean_model,
@@ -175,16 +175,15 @@ def test_a_later_round_begins_when_the_one_before_has_cooled_down() -> None:
     assert pytest.approx(0.0, abs=0.004) == rate_at(SECOND_ROUND + 299, SECOND_ROUND + 300)
 
 
-def test_the_mean_of_two_models(tmp_path: Path) -> None:
+def test_the_mean_of_two_models() -> None:
     """Every weight is half of each one's; the model itself is what it was."""
     one = LlamaForCausalLM(TINY)
     other = copy.deepcopy(one)
     with torch.no_grad():
         for weight in other.parameters():
             weight += 2
-    save_model(other, str(tmp_path / "other.safetensors"))
     before = [weight.clone() for weight in one.parameters()]
-    mean = mean_model(one, tmp_path / "other.safetensors")
+    mean = mean_model(one, other)
 
     for old, now, middle in zip(before, one.parameters(), mean.parameters(), strict=True):
         assert old.equal(now)
@@ -200,25 +199,43 @@ def process_group() -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def test_the_last_round_begins_with_a_finished_model(process_group: None, tmp_path: Path) -> None:
-    """The weights are those that would be exported, rounded as there; no optimizer remembers."""
-    model, published = LlamaForCausalLM(TINY), LlamaForCausalLM(TINY)
-    run = SimpleNamespace(model=model, published=published, work=tmp_path)
+def test_the_last_round_begins_with_a_finished_model(
+    process_group: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    small: PreTrainedTokenizerFast,
+) -> None:
+    """That is the mean of the third round, rounded as in export; no optimizer remembers."""
 
-    Run.begin_last_round(cast("Run", run))
+    def learn() -> LlamaForCausalLM:
+        for weight in run.model.parameters():
+            weight.grad = torch.randn_like(weight)
+        run.optimizer.step(1.0)
+        return copy.deepcopy(run.model)
 
-    for weight, other in zip(model.parameters(), published.parameters(), strict=True):
-        assert weight.equal(other.half().float())
-        weight.grad = torch.ones_like(weight)
+    def are_equal(one: LlamaForCausalLM, other: LlamaForCausalLM) -> bool:
+        return all(map(torch.equal, one.parameters(), other.parameters()))
+
+    monkeypatch.setattr(train, "kept_tokenizer", lambda *_: small)
+    monkeypatch.setattr(train, "make_model", lambda _: LlamaForCausalLM(TINY))
+    run = Run(tmp_path, 1)
+    begun = copy.deepcopy(run.model)
+    run.step = THIRD_ROUND
+    run.begin_round()
+    ended = learn()
+    run.step = LAST_ROUND
+    run.begin_round()
+
+    assert not are_equal(begun, ended)
+    assert are_equal(run.model, mean_model(begun, ended).half().float())
     assert not any(part.state for part in run.optimizer.parts)
-    run.optimizer.step(1.0)
-    assert not any(map(torch.equal, model.parameters(), published.parameters()))
+    start, later = copy.deepcopy(run.model), learn()
+    assert are_equal(run.published, mean_model(start, later))
     run.optimizer.gather()
-    run.checkpoint.save(8)
-    saved = Optimizer(published)
-    assert 8 == Checkpoint(tmp_path, published, saved.parts).load()
-    assert saved.parts[1].state
-    assert all(map(torch.equal, model.parameters(), published.parameters()))
+    run.checkpoint.save(LAST_ROUND + 1)
+    resumed = Run(tmp_path, 1)
+    assert LAST_ROUND + 1 == resumed.step
+    assert are_equal(resumed.published, run.published)
 
 
 def test_a_resumed_run_takes_the_steps_of_an_unbroken_one(

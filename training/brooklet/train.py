@@ -14,7 +14,6 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_model, save_model
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
@@ -96,25 +95,22 @@ def loss_sum(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
     return cross_entropy(logits.float(), batch.targets[wanted], reduction="sum")
 
 
-def mean_model(model: LlamaForCausalLM, weights: Path) -> LlamaForCausalLM:
-    """A model of the mean weights of this one and of a file.
+def mean_model(model: LlamaForCausalLM, other: LlamaForCausalLM) -> LlamaForCausalLM:
+    """A model of the mean weights of two.
 
     What either gets wrong by chance, the mean gets right more often than not
     (https://arxiv.org/abs/1803.05407).
     """
     mean = copy.deepcopy(model)
-    load_model(mean, str(weights))
     with torch.no_grad():
-        for weight, other in zip(mean.parameters(), model.parameters(), strict=True):
-            weight.lerp_(other, 0.5)
+        for weight, weight_there in zip(mean.parameters(), other.parameters(), strict=True):
+            weight.lerp_(weight_there, 0.5)
     return mean
 
 
 def keep(run: Run, curve: LossCurve, output: Path) -> None:
     """Save what is needed to go on, and the model as it is now."""
     run.checkpoint.save(run.step)
-    if run.step in (THIRD_ROUND, LAST_ROUND):
-        save_model(run.model, str(run.round_start))
     curve.save()
     generation = GenerationConfig(
         do_sample=True,
@@ -164,37 +160,39 @@ class Run:
 
     def __init__(self, work: Path, seed: int) -> None:
         torch.manual_seed(seed)
-        self.seed, self.work = seed, work
+        self.seed, self._work = seed, work
         self.tokenizer = kept_tokenizer(work, build_tokenizer, seed)
         self.model = make_model(self.tokenizer)
+        #: As the model was when the third round began, or the last one.
+        self.round_start = copy.deepcopy(self.model)
         self.worker = copy.deepcopy(self.model)  # computes; the other is what learns
         if has_fast_bfloat16():
             self.worker.bfloat16()
         torch._dynamo.config.recompile_limit = 16  # above the number of shapes
         for layer in self.worker.model.layers:  # all alike, so compiled once for each shape
             layer.compile(dynamic=False)
-        self.optimizer = Optimizer(self.model)
-        self.checkpoint = Checkpoint(work, self.model, self.optimizer.parts)
+        self._make_optimizer()
         self.step = self.checkpoint.load()
-        #: The weights that the third or the last round begins with.
-        self.round_start = work / "round_start.safetensors"
 
     @property
     def published(self) -> LlamaForCausalLM:
         """The model as it is now; from the third round on its mean with the round's start."""
         if self.step <= THIRD_ROUND:
             return self.model
-        return mean_model(self.model, self.round_start)
+        return mean_model(self.round_start, self.model)
 
-    def begin_last_round(self) -> None:
-        """Go on with what would be published by now, as if with a finished model."""
-        with torch.no_grad():
-            for weight, mean in zip(
-                self.model.parameters(), self.published.parameters(), strict=True
-            ):
-                weight.copy_(mean.half())
+    def begin_round(self) -> None:
+        """Remember the weights; the last round begins with a finished model, as it is published."""
+        if self.step == LAST_ROUND:
+            self.model.load_state_dict(self.published.half().state_dict())
+            self._make_optimizer()
+        self.round_start.load_state_dict(self.model.state_dict())
+
+    def _make_optimizer(self) -> None:
+        """One that remembers nothing, and the checkpoint that it is kept in."""
         self.optimizer = Optimizer(self.model)
-        self.checkpoint = Checkpoint(self.work, self.model, self.optimizer.parts)
+        kept = torch.nn.ModuleList([self.model, self.round_start])
+        self.checkpoint = Checkpoint(self._work, kept, self.optimizer.parts)
 
     def batches(self, steps: int) -> Iterable[list[Batch]]:
         """Generate what is left of so many steps, ahead of time in a process beside this one."""
@@ -256,8 +254,8 @@ def main() -> None:
             curve.add(run.advance(batches, arguments.steps))
             bar.set_postfix(loss=f"{curve.mean:.3f}", refresh=False)
             bar.update()
-            if run.step == LAST_ROUND:
-                run.begin_last_round()
+            if run.step in (THIRD_ROUND, LAST_ROUND):
+                run.begin_round()
             if run.step % arguments.save_every == 0 or run.step in LATER_ROUNDS:
                 run.optimizer.gather()
                 if is_first:
