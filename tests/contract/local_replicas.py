@@ -25,6 +25,7 @@ class LocalReplicas:
     def __init__(self, engines: Sequence[Engine]) -> None:
         self.replicas = [Replica(engine) for engine in engines]
         self._num_requests = 0
+        self.num_looks = 0
         self._is_started = False
 
     async def generate(self, body: bytes) -> AsyncGenerator[bytes, None]:
@@ -43,6 +44,7 @@ class LocalReplicas:
             await replica.abort(request_ids)
 
     async def reports(self, timeout_s: float) -> list[Report]:
+        self.num_looks += 1
         if not self._is_started:
             self._is_started = True
             for replica in self.replicas:

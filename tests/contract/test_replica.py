@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from engines import a_request, broken_scripted_engine, eventually, scripted_engine
 from local_replicas import REPORT_S, LocalReplicas
 
@@ -11,6 +12,7 @@ from streamwell.backends.ray_serve.engine import RayServeEngine
 from streamwell.backends.ray_serve.messages import Ask, encode
 from streamwell.backends.ray_serve.replica import Replica
 from streamwell.core.engine_state import EngineState
+from streamwell.core.errors import LoadError
 from streamwell.core.ports import Engine
 
 NUM_TURNS = 100
@@ -50,7 +52,8 @@ async def _is_up_after_a_failure() -> bool:
     engine = RayServeEngine(replicas, report_s=REPORT_S)
     engine.start()
     loading = asyncio.create_task(engine.ready())
-    await eventually(lambda: engine.status().state is EngineState.FAILED)
+    await eventually(lambda: replicas.num_looks > 2)
+    assert EngineState.STARTING is engine.status().state
     other = Replica(scripted_engine())
     await other.start()
     replicas.replicas[:] = [other]
@@ -62,3 +65,25 @@ async def _is_up_after_a_failure() -> bool:
 def test_replicas_that_have_failed_are_no_end() -> None:
     """Ray puts others in their place: a gateway that starts meanwhile waits for those."""
     assert asyncio.run(_is_up_after_a_failure())
+
+
+async def _looks_until_given_up(patience_s: float) -> list[int]:
+    """How often a gateway looks at a failed replica before it says so, twice."""
+    replicas = LocalReplicas([broken_scripted_engine()])
+    engine = RayServeEngine(replicas, report_s=REPORT_S, patience_s=patience_s)
+    looks = []
+    for _ in range(2):
+        before = replicas.num_looks
+        engine.start()
+        with pytest.raises(LoadError, match="no weights"):
+            await engine.ready()
+        assert EngineState.FAILED is engine.status().state
+        await engine.stop()
+        looks.append(replicas.num_looks - before)
+    return looks
+
+
+def test_patience_ends_and_begins_anew() -> None:
+    """A model that none can load is told of in the end; who tries again waits as long again."""
+    assert [1, 1] == asyncio.run(_looks_until_given_up(0.0))
+    assert min(asyncio.run(_looks_until_given_up(3 * REPORT_S))) > 1

@@ -86,8 +86,11 @@ class RayServeEngine:
         self._adapters: dict[str, str] = {}
 
     def start(self) -> None:
-        self._status = EngineStatus(EngineState.STARTING, "waiting for a replica")
-        self._loaded = asyncio.get_running_loop().create_future()
+        self._status, self._failed_s = _waiting(was_up=False), math.inf
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._loaded is None or self._loaded.done():
+            self._loaded = asyncio.get_running_loop().create_future()
         self._watching = asyncio.create_task(self._watch(), name="ray replicas")
 
     async def stop(self) -> None:
@@ -208,6 +211,9 @@ class RayServeEngine:
         was_up = self._status.state in (EngineState.READY, EngineState.RESTARTING)
         self._reports = reports
         self._status = _status_of([report.status for report in reports], was_up=was_up)
+        has_failed = self._status.state is EngineState.FAILED
+        if has_failed and not self._is_out_of_patience():
+            self._status, has_failed = _waiting(was_up=was_up), False
         if self._loaded is None:
             return
         infos = [r.info for r in reports if r.status.state is EngineState.READY and r.info]
@@ -217,12 +223,10 @@ class RayServeEngine:
             self._failed_s = math.inf
             if not self._loaded.done():
                 self._loaded.set_result(infos[0])
-        elif self._is_given_up() and not self._loaded.done():
+        elif has_failed and not self._loaded.done():
             self._fail_loading(LoadError(self._status.error))
 
-    def _is_given_up(self) -> bool:
-        if self._status.state is not EngineState.FAILED:
-            return False
+    def _is_out_of_patience(self) -> bool:
         now_s = asyncio.get_running_loop().time()
         self._failed_s = min(self._failed_s, now_s)
         return now_s >= self._failed_s + self._patience_s
@@ -233,11 +237,15 @@ class RayServeEngine:
             self._loaded.exception()  # it may be that nobody waits for it
 
 
+def _waiting(*, was_up: bool) -> EngineStatus:
+    state = EngineState.RESTARTING if was_up else EngineState.STARTING
+    return EngineStatus(state, "waiting for a replica")
+
+
 def _status_of(statuses: Sequence[EngineStatus], *, was_up: bool) -> EngineStatus:
     """One status for all: up if one is, failed if all are."""
     if not statuses:
-        state = EngineState.RESTARTING if was_up else EngineState.STARTING
-        return EngineStatus(state, "waiting for a replica")
+        return _waiting(was_up=was_up)
     best_first = [EngineState.READY, EngineState.RESTARTING, EngineState.LOADING]
     for state in (*best_first, EngineState.STARTING):
         for status in statuses:
