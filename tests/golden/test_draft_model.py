@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 #: Tokens of the whole cache, tokens per step, guesses.
 SIZES = [(512, 256, 4), (512, 256, 1), (68, 13, 4)]
 SAMPLED = {"temperature": 0.8, "top_p": 0.9}
+PENALISED = {"repetition_penalty": 1.3, "frequency_penalty": 0.2}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def test_tokens_are_those_without_a_draft_model(
     assert stats.num_preemptions > 0 or not is_tight
 
 
-@pytest.mark.parametrize("params", [{}, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("params", [{}, SAMPLED, PENALISED], ids=["greedy", "sampled", "penalised"])
 @pytest.mark.parametrize(("pool_tokens", "budget", "guesses"), SIZES)
 def test_a_model_guesses_right_what_it_says_itself(
     pairs: dict[str, LoadedModel],

@@ -337,6 +337,8 @@ def test_rows_after_guesses_are_those_of_later_steps(params: dict[str, float]) -
     params_ = params_of(min_tokens=7, logit_bias=((3, 1.5), (5, 9.0)), **params)
     later = [a_seq(params_, completion=(4, 5, 6, 7, 8)[:count]) for count in (3, 4, 5)]
     logits = some_logits(3)
+    # what is guessed would be chosen again, but for a penalty
+    logits[1:, 7] = logits[1:].amax(-1) + 0.1
 
     one_by_one = [Sampler(EOS)(logits[row : row + 1].clone(), [later[row]])[0] for row in range(3)]
 

@@ -19,7 +19,7 @@ from streamwell.engine.prompt_lookup import PromptLookup
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """One prompt and what was generated for it; only the scheduler changes it."""
+    """One prompt and what was generated for it; only the scheduler changes its tokens."""
 
     request_id: str
     #: Prompt ids, then generated ids; of an encoder-decoder, what its decoder reads and says.
@@ -55,8 +55,8 @@ class Sequence:
     #: Keys of the first full blocks, as far as somebody has asked for them.
     _block_keys: list[bytes] = field(default_factory=list)
     #: How often each token was generated, and of how many tokens that is known.
-    _token_counts: dict[int, int] = field(default_factory=dict)
-    _num_counted_tokens: int = 0
+    _token_counts: dict[int, int] = field(default_factory=dict, init=False)
+    _num_counted_tokens: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         if self.num_prompt_tokens < 0:
