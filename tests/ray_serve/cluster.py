@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx2
 import psutil
-from harness import HOST, ServerProcess, eventually, free_port
+from harness import HOST, ServerProcess, eventually, free_port, stays
 
 from streamwell.wiring.ray_start import ENVIRONMENT
 
@@ -88,7 +88,8 @@ class RayServer(ServerProcess):
         super().__init__(folder, "brooklet", "--ray", *replicas, *flags)
 
     def wait_until_up(self) -> None:
-        eventually(self.is_ready, f"{self.url} is ready", UP_TIMEOUT_S)
+        # any gateway may answer: once is not enough
+        eventually(lambda: stays(self.is_ready, 1.0), f"{self.url} is ready", UP_TIMEOUT_S)
 
     def is_ready(self) -> bool:
         """Before the proxy has its port, connections may be cut."""
