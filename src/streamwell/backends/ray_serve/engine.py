@@ -211,19 +211,18 @@ class RayServeEngine:
         was_up = self._status.state in (EngineState.READY, EngineState.RESTARTING)
         self._reports = reports
         self._status = _status_of([report.status for report in reports], was_up=was_up)
-        has_failed = self._status.state is EngineState.FAILED
-        if has_failed and not self._is_out_of_patience():
-            self._status, has_failed = _waiting(was_up=was_up), False
+        if self._status.state is EngineState.READY:
+            self._failed_s = math.inf
+        elif self._status.state is EngineState.FAILED and not self._is_out_of_patience():
+            self._status = _waiting(was_up=was_up)
         if self._loaded is None:
             return
         infos = [r.info for r in reports if r.status.state is EngineState.READY and r.info]
         if self._loaded.done() and infos and self._loaded.exception() is not None:
             self._loaded = asyncio.get_running_loop().create_future()  # another replica could
-        if infos:
-            self._failed_s = math.inf
-            if not self._loaded.done():
-                self._loaded.set_result(infos[0])
-        elif has_failed and not self._loaded.done():
+        if infos and not self._loaded.done():
+            self._loaded.set_result(infos[0])
+        elif self._status.state is EngineState.FAILED and not self._loaded.done():
             self._fail_loading(LoadError(self._status.error))
 
     def _is_out_of_patience(self) -> bool:
