@@ -25,17 +25,9 @@ from training.brooklet.batches import IGNORED, LONGEST, SHAPES, TOKENS, Row, Ste
 from training.brooklet.cases import make_cases
 from training.brooklet.corpus import Conversation, conversation
 from training.brooklet.evaluate import wire_messages
-from training.brooklet.themes import LAST_ROUND, SECOND_ROUND, mix_at
+from training.brooklet.schedule import LAST_ROUND, LATER_PEAK, STEPS, THIRD_ROUND, Schedule
 from training.brooklet.tokenizer import TURN_END, encode_conversation, render
-from training.brooklet.train import (
-    LATER_PEAK,
-    LATER_ROUNDS,
-    THIRD_ROUND,
-    Optimizer,
-    Run,
-    mean_model,
-    rate_at,
-)
+from training.brooklet.train import Optimizer, Run, mean_model
 from training.loss_curve import LossCurve
 from training.muon import Muon
 from training.trainer import Checkpoint
@@ -159,20 +151,28 @@ def test_a_step_is_made_of_its_number(small: PreTrainedTokenizerFast) -> None:
         assert rows in {SHAPES.get(length, 1) >> halved for halved in range(4)} - {0}
 
 
-def test_a_later_round_begins_when_the_one_before_has_cooled_down() -> None:
+@pytest.mark.parametrize("steps", [STEPS, STEPS // 2])
+def test_a_later_round_begins_when_the_one_before_has_cooled_down(steps: int) -> None:
     """From a part of the rate it falls at once; what is drawn after the first is another mix."""
-    borders = (*LATER_ROUNDS, LAST_ROUND + 600)
-    for begin, end in pairwise(borders):
-        risen = 1 - 99 / (end - begin)
-        steps = (begin - 1, begin + 99, (begin + end) // 2, end - 1)
-        around = [rate_at(step, borders[-1]) for step in steps]
+    schedule = Schedule(steps)
+    for begin, end in pairwise((*schedule.later_rounds, steps)):
+        middle, last = (begin + end) // 2, end - 1
+        shares = [LATER_PEAK * (end - step) / (end - begin) for step in (middle, last)]
 
-        shares = [LATER_PEAK * share for share in (0.0, risen, 0.5, 0.0)]
-        assert pytest.approx(shares, abs=0.002) == around
-    assert mix_at(SECOND_ROUND - 1) is not mix_at(SECOND_ROUND)
-    # a shorter run has fewer rounds
-    assert pytest.approx(0.0, abs=0.004) == rate_at(999, 1000)
-    assert pytest.approx(0.0, abs=0.004) == rate_at(SECOND_ROUND + 299, SECOND_ROUND + 300)
+        assert pytest.approx(shares) == [schedule.rate_at(step) for step in (middle, last)]
+        assert schedule.rate_at(begin - 1) < 0.05
+        assert schedule.rate_at(begin) == 0.01 * LATER_PEAK
+    second, _, last_round = schedule.later_rounds
+    assert schedule.mix_at(second - 1) is not schedule.mix_at(second)
+    assert schedule.mix_at(last_round - 1) is not schedule.mix_at(last_round)
+
+
+def test_a_shorter_run_does_all_that_the_published_one_does() -> None:
+    """Its rounds and mixes begin at the same part of the way."""
+    assert Schedule().later_rounds == (6000, 7300, 8400)
+    assert Schedule(900).later_rounds == (600, 730, 840)
+    whole, tenth = Schedule(), Schedule(900)
+    assert all(tenth.mix_at(step) is whole.mix_at(step * 10) for step in range(900))
 
 
 def test_the_mean_of_two_models() -> None:

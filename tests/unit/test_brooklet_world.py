@@ -12,12 +12,12 @@ from theme_draws import drawn, numbers_in
 from training.brooklet.corpus import NAME, NICKNAMES, draw_setting, draw_turns
 from training.brooklet.exchange import Theme, draw, is_held_out
 from training.brooklet.themes import (
-    SECOND_ROUND,
+    FIRST,
+    FOURTH,
     Mix,
     calendar,
     counting,
     memory,
-    mix_at,
     numbers,
     tongues,
     unknown,
@@ -150,8 +150,8 @@ def test_a_later_round_asks_for_the_names_that_it_gives() -> None:
         ]
         return sum(answers) / len(answers)
 
-    assert said(mix_at(0)) < 0.05
-    assert 0.2 < said(mix_at(SECOND_ROUND)) < 0.4
+    assert said(FIRST) < 0.05
+    assert 0.2 < said(FOURTH) < 0.4
 
 
 def test_strangers_are_not_of_the_valley() -> None:

@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerFast
 
 from training.brooklet.corpus import conversation, document
-from training.brooklet.themes import mix_at
+from training.brooklet.schedule import Schedule
 from training.brooklet.tokenizer import TURN_END, encode_conversation
 
 TOKENS = 8192  # of a step, about
@@ -64,10 +64,13 @@ class Batch:
     owners: torch.Tensor  # int32 (rows, length), which text of its row each token belongs to
 
 
-def draw_text(tokenizer: PreTrainedTokenizerFast, rng: Random, step: int) -> Text:
+def draw_text(
+    tokenizer: PreTrainedTokenizerFast, rng: Random, step: int, schedule: Schedule | None = None
+) -> Text:
     """Draw a conversation, or a plain text of which every token is to be learned."""
     if rng.random() >= DOCUMENTS:
-        return encode_conversation(tokenizer, conversation(rng, mix_at(step)))
+        mix = (schedule or Schedule()).mix_at(step)
+        return encode_conversation(tokenizer, conversation(rng, mix))
     ids = tokenizer.encode(document(rng) + TURN_END, add_special_tokens=False)
     return ids, [True] * len(ids)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from training.brooklet.exchange import Exchange, Facts, Theme, draw
 from training.brooklet.text import words
-from training.brooklet.themes import ASK, CHAT, MIXES, SUMS, TELL, Mix
+from training.brooklet.themes import ASK, CHAT, FIRST, SUMS, TELL, Mix
 from training.brooklet.themes.drills import ask_name
 from training.brooklet.themes.manners import Manner, draw_manner
 from training.brooklet.themes.tool_offers import Tool
@@ -102,7 +102,7 @@ def draw_name(rng: Random, mix: Mix) -> str:
     return rng.choice(NICKNAMES)
 
 
-def draw_setting(rng: Random, mix: Mix = MIXES[0]) -> Setting:
+def draw_setting(rng: Random, mix: Mix = FIRST) -> Setting:
     """Draw what a conversation starts from; nearly half start from nothing at all."""
     tools = draw_tools(rng) if rng.random() < mix.tools else ()
     if rng.random() < mix.manners:
@@ -181,7 +181,7 @@ def _talk(rng: Random, setting: Setting, facts: Facts, mix: Mix) -> Iterator[Exc
         yield from draw_turns(rng, setting, facts, mix)
 
 
-def conversation(rng: Random, mix: Mix = MIXES[0]) -> Conversation:
+def conversation(rng: Random, mix: Mix = FIRST) -> Conversation:
     """Draw one training conversation, free of held-out items."""
     setting = draw_setting(rng, mix)
     facts: Facts = {"assistant": setting.name}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -26,8 +27,8 @@ from transformers import (
 )
 
 from training.brooklet import packed_attention
-from training.brooklet.batches import IGNORED, Batch, Steps
-from training.brooklet.themes import LAST_ROUND, SECOND_ROUND
+from training.brooklet.batches import IGNORED, Batch, Steps, draw_text
+from training.brooklet.schedule import STEPS, Schedule
 from training.brooklet.tokenizer import CONTEXT_LENGTH, build_tokenizer
 from training.loss_curve import LossCurve
 from training.muon import Muon
@@ -38,14 +39,9 @@ from training.trainer import (
     kept_tokenizer,
     parse_arguments,
     prepare,
-    rate_share,
 )
 
 PEAK_RATE = 3e-3
-COOL_DOWN = 0.35  # of the first round's steps
-THIRD_ROUND = 7300  # the step that begins it
-LATER_ROUNDS = (SECOND_ROUND, THIRD_ROUND, LAST_ROUND)
-LATER_PEAK = 0.5  # of the peak rate: where the fall of a later round would begin
 ARTEFACTS = Path(__file__).resolve().parents[2] / "src/streamwell/models/brooklet"
 
 
@@ -68,18 +64,6 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
     model = LlamaForCausalLM(config)
     model.set_attn_implementation(packed_attention.NAME)
     return model
-
-
-def rate_at(step: int, steps: int) -> float:
-    """The share of the peak rate in a step of a run of so many.
-
-    When the first round has cooled down, later ones rise and fall at once, each in a straight line:
-    warm restarts (https://arxiv.org/abs/1608.03983).
-    """
-    begin = max((border for border in LATER_ROUNDS if border <= step), default=0)
-    end = min(border for border in (*LATER_ROUNDS, steps) if border > step)
-    peak, cool_down = (LATER_PEAK, 1.0) if begin else (1.0, COOL_DOWN)
-    return peak * rate_share(step - begin, end - begin, cool_down)
 
 
 def loss_sum(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
@@ -158,8 +142,9 @@ class Optimizer:
 class Run:
     """One process of a training run, with the run's checkpoint."""
 
-    def __init__(self, work: Path, seed: int) -> None:
+    def __init__(self, work: Path, seed: int, steps: int = STEPS) -> None:
         torch.manual_seed(seed)
+        self.schedule = Schedule(steps)
         self.seed, self._work = seed, work
         self.tokenizer = kept_tokenizer(work, build_tokenizer, seed)
         self.model = make_model(self.tokenizer)
@@ -177,13 +162,14 @@ class Run:
     @property
     def published(self) -> LlamaForCausalLM:
         """The model as it is now; from the third round on its mean with the round's start."""
-        if self.step <= THIRD_ROUND:
+        _, third_round, _ = self.schedule.later_rounds
+        if self.step <= third_round:
             return self.model
         return mean_model(self.round_start, self.model)
 
     def begin_round(self) -> None:
         """Remember the weights; the last round begins with a finished model, as it is published."""
-        if self.step == LAST_ROUND:
+        if self.step == self.schedule.later_rounds[-1]:
             self.model.load_state_dict(self.published.half().state_dict())
             self._make_optimizer()
         self.round_start.load_state_dict(self.model.state_dict())
@@ -194,14 +180,16 @@ class Run:
         kept = torch.nn.ModuleList([self.model, self.round_start])
         self.checkpoint = Checkpoint(self._work, kept, self.optimizer.parts)
 
-    def batches(self, steps: int) -> Iterable[list[Batch]]:
-        """Generate what is left of so many steps, ahead of time in a process beside this one."""
+    def batches(self) -> Iterable[list[Batch]]:
+        """Generate those of the steps that are left, ahead of time in a process beside this one."""
         part, parts = dist.get_rank(), dist.get_world_size()
-        data = Steps(self.tokenizer, self.seed, part=part, parts=parts)
-        return DataLoader(data, batch_size=None, sampler=range(self.step, steps), num_workers=1)
+        draw = partial(draw_text, schedule=self.schedule)
+        data = Steps(self.tokenizer, self.seed, draw, part=part, parts=parts)
+        left = range(self.step, self.schedule.steps)
+        return DataLoader(data, batch_size=None, sampler=left, num_workers=1)
 
-    def advance(self, batches: list[Batch], steps: int) -> float:
-        """Take one step of a run of so many with the other processes, and return its loss."""
+    def advance(self, batches: list[Batch]) -> float:
+        """Take one step with the other processes, and return its loss."""
         for weight, copied in zip(self.model.parameters(), self.worker.parameters(), strict=True):
             copied.data.copy_(weight.data)
             copied.grad = torch.zeros_like(copied)
@@ -213,7 +201,7 @@ class Run:
             count += int((batch.targets != IGNORED).sum())
         total, count = self._share_gradients(total, count)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step(rate_at(self.step, steps))
+        self.optimizer.step(self.schedule.rate_at(self.step))
         self.step += 1
         return total / count
 
@@ -238,7 +226,7 @@ def main() -> None:
     texts are drawn and sums made in another order, which gives other weights.
     """
     arguments = parse_arguments(
-        __doc__.splitlines()[0], steps=9000, work="build/brooklet", output=ARTEFACTS
+        __doc__.splitlines()[0], steps=STEPS, work="build/brooklet", output=ARTEFACTS
     )
     prepare(threads=1)
     dist.init_process_group("gloo")
@@ -247,16 +235,17 @@ def main() -> None:
         arguments.work.mkdir(parents=True, exist_ok=True)
         kept_tokenizer(arguments.work, build_tokenizer, arguments.seed)
     dist.barrier()
-    run = Run(arguments.work, arguments.seed)
+    run = Run(arguments.work, arguments.seed, arguments.steps)
+    later_rounds = run.schedule.later_rounds
     curve = LossCurve(arguments.work / "loss.csv", run.step)
     with tqdm(total=arguments.steps, initial=run.step, unit="step", disable=not is_first) as bar:
-        for batches in run.batches(arguments.steps):
-            curve.add(run.advance(batches, arguments.steps))
+        for batches in run.batches():
+            curve.add(run.advance(batches))
             bar.set_postfix(loss=f"{curve.mean:.3f}", refresh=False)
             bar.update()
-            if run.step in (THIRD_ROUND, LAST_ROUND):
+            if run.step in later_rounds[1:]:
                 run.begin_round()
-            if run.step % arguments.save_every == 0 or run.step in LATER_ROUNDS:
+            if run.step % arguments.save_every == 0 or run.step in later_rounds:
                 run.optimizer.gather()
                 if is_first:
                     keep(run, curve, arguments.output)

@@ -123,10 +123,10 @@ class Mix:
     pairs: float = 0.1  # of turns about tools, that want two calls
 
 
-_FIRST = Mix()
+FIRST = Mix()
 # What was learned by then comes less often, what was not comes more often: to spell and count, to
 # compare and subtract, to do as the system prompt says.
-_SECOND = Mix(
+SECOND = Mix(
     WEIGHTS
     | dict.fromkeys(TELL, 1.2)
     | dict.fromkeys(ASK, 2.0)
@@ -161,9 +161,9 @@ _SECOND = Mix(
     recall=0.08,
 )
 # Then what still went wrong: long counts and where they end, thoughts, calls of tools.
-_THIRD = Mix(
+THIRD = Mix(
     {
-        **_SECOND.themes,
+        **SECOND.themes,
         smalltalk.smalltalk: 12,
         counting.count_up: 20,
         counting.count_down: 18,
@@ -200,9 +200,9 @@ _THIRD = Mix(
 # After the first round what a model was asked then and got wrong: words whose letters are lost or
 # doubled, counts that turn the wrong way or end at a ten, carries, differences below zero, JSON of
 # a text that comes before the request, and the name that a system prompt gives.
-_FOURTH = Mix(
+FOURTH = Mix(
     {
-        **_THIRD.themes,
+        **THIRD.themes,
         smalltalk.smalltalk: 22,
         counting.count_down: 20,
         counting.count_far: 4,
@@ -241,19 +241,10 @@ _FOURTH = Mix(
 )
 # At last the tools that a model has never seen, two calls of them, and how it is, under any name
 # and with unusual punctuation.
-_FIFTH = replace(
-    _FOURTH,
-    themes={**_FOURTH.themes, drills.how_are_you: 40, drills.odd_ending: 40},
+FIFTH = replace(
+    FOURTH,
+    themes={**FOURTH.themes, drills.how_are_you: 40, drills.odd_ending: 40},
     tools=0.5,
     names=0.08,
     pairs=0.3,
 )
-#: The steps of the training that its second and its last round begin with.
-SECOND_ROUND, LAST_ROUND = 6000, 8400
-#: By the step of the training that each begins with.
-MIXES = {0: _FIRST, 1000: _SECOND, 2200: _THIRD, SECOND_ROUND: _FOURTH, LAST_ROUND: _FIFTH}
-
-
-def mix_at(step: int) -> Mix:
-    """How often everything is drawn in a step of the training."""
-    return MIXES[max(first for first in MIXES if first <= step)]
