@@ -155,6 +155,7 @@ def test_a_response_goes_on_in_its_conversation() -> None:
         assert "Ixy1" == await _prompt(rig, first["id"])
         assert "xy1ab2" == await _prompt(rig, second["id"])
         assert {"id": conversation_id} == first["conversation"] == second["conversation"]
+        assert not first["background"]
         assert first["output"][0].items() <= items[3].items()
         inputs = await ok(rig, "GET", f"{RESPONSES}/{second['id']}/input_items", query=OLDEST_FIRST)
         assert inputs["data"][-1].items() <= items[4].items()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from http_rig import call, error, ok
-from rig import Rig, run
+from rig import Letters, Rig, run
 
+from streamwell.core.errors import InvalidRequest
+from streamwell.core.types import ChatOptions, Message
 from streamwell.server import deps
 from streamwell.server.app import create_app
 
@@ -33,6 +36,40 @@ def test_a_message_that_is_not_read_is_checked_too() -> None:
         assert (400, "messages.0.content", None) == await error(rig, "POST", CHAT, body)
 
     run(test)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        (CHAT, {"messages": [HELLO]}, "messages"),
+        ("/v1/responses", {"input": "Hello"}, "input"),
+        ("/v1/runs", {"messages": [HELLO]}, "messages"),
+        ("/v1/runs", {"prompt": "Hello"}, "prompt"),
+        ("/generate", {"prompt": "Hello"}, "prompt"),
+    ],
+)
+def test_a_refused_prompt_is_named_as_its_route_names_it(
+    path: str, body: dict[str, Any], param: str
+) -> None:
+    """Too long or not to the template's liking: the caller finds the field in what they sent."""
+
+    class Refusing(Letters):
+        def encode_chat(self, messages: Sequence[Message], options: ChatOptions) -> list[int]:
+            raise InvalidRequest("roles must take turns", "messages")
+
+    long = {
+        name: [HELLO | {"content": "y" * 9000}] if name == "messages" else "y" * 9000
+        for name in body
+    }
+
+    async def too_long(rig: Rig) -> None:
+        assert (400, param, "context_length_exceeded") == await error(rig, "POST", path, long)
+
+    async def refused(rig: Rig) -> None:
+        assert (400, param, None) == await error(rig, "POST", path, body)
+
+    run(too_long)
+    run(refused, make_encoder=Refusing)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.timeout(30)
 
 PATH = "/v1/responses"
 BODY: dict[str, Any] = {"input": "ab", "max_output_tokens": 5}
+NOT_FOUND = (400, "previous_response_id", "previous_response_not_found")
 
 
 def _text(response: dict[str, Any]) -> str:
@@ -183,7 +184,7 @@ def test_a_response_goes_on_from_the_one_before() -> None:
 
 
 def test_what_cannot_be_gone_on_from_is_told() -> None:
-    """409 for a response that has not ended; 404 for an unknown, a deleted and a wrong one."""
+    """409 for a response that has not ended; 400 for an unknown, a deleted and a wrong one."""
 
     async def test(rig: Rig) -> None:
         async def refusal(response_id: str) -> tuple[int, str | None, str | None]:
@@ -198,7 +199,7 @@ def test_what_cannot_be_gone_on_from_is_told() -> None:
 
         assert (409, None, "run_not_ended") == await refusal(live["id"])
         for wrong in ("resp-0", deleted["id"], completion["id"]):
-            assert (404, None, "run_not_found") == await refusal(wrong)
+            assert NOT_FOUND == await refusal(wrong)
         await call(rig, "POST", f"{PATH}/{live['id']}/cancel")
         assert 0 == rig.admission.num_live
 
@@ -219,12 +220,8 @@ def test_a_failed_response_is_shown_and_nothing_goes_on_from_it() -> None:
             failed["error"]["code"],
             failed["error"]["type"],
         )
-        assert (
-            404
-            == (
-                await call(rig, "POST", PATH, BODY | {"previous_response_id": response["id"]})
-            ).status
-        )
+        body = BODY | {"previous_response_id": response["id"]}
+        assert (400, "previous_response_id", None) == await error(rig, "POST", PATH, body)
         rig.engine.allow(100)
         assert (500, None, "engine_error") == await error(rig, "POST", PATH, BODY)
 

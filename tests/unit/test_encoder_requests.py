@@ -68,6 +68,7 @@ def accepted(prompt: Prompt, *, kind: RunKind = RunKind.CHAT, **options: object)
         kind=kind,
         model="m",
         prompts=(prompt,),
+        prompt_param="messages",
         options=SamplingOptions(**options),  # type: ignore[arg-type]
     )
     return asyncio.run(accept(request, Model(Letters(has_template))))  # type: ignore[arg-type]
@@ -118,7 +119,7 @@ def test_an_input_may_be_as_long_as_the_encoder_reads(prompt: str, is_fine: bool
         with pytest.raises(InvalidRequest) as caught:
             accepted(prompt, kind=RunKind.TEXT)
         assert bool(prompt) == isinstance(caught.value, ContextLengthExceeded)
-        assert "prompt" == caught.value.param
+        assert "messages" == caught.value.param
 
 
 @pytest.mark.parametrize(("asked", "expected"), [(None, 18), (10**6, 18), (5, 5)])

@@ -3,7 +3,8 @@
     StreamwellError
     ├── InvalidRequest        the caller's input is wrong; names the field
     │   ├── ContextLengthExceeded
-    │   └── AfterNotFound     a list cannot go on after an entry that it does not have
+    │   ├── AfterNotFound     a list cannot go on after an entry that it does not have
+    │   └── PreviousResponseNotFound
     ├── ModelNotFound         no such model is served here
     ├── RunNotFound           no such run, or another tenant's
     ├── Unavailable           not now; says when to come back
@@ -64,6 +65,15 @@ class AfterNotFound(InvalidRequest):
 
     def __init__(self) -> None:
         super().__init__(self.__doc__ or "", "after")
+
+
+class PreviousResponseNotFound(InvalidRequest):
+    """There is no such response to go on from, or it is another tenant's."""
+
+    code = "previous_response_not_found"
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"there is no response {run_id!r}", "previous_response_id")
 
 
 class ModelNotFound(StreamwellError):

@@ -126,7 +126,7 @@ Prompt = tuple[Message, ...] | str | tuple[int, ...]
 class RunTerms:
     """What a run promises beside its text; part of its `RunSpec` as it came with the request."""
 
-    #: It goes on when nobody reads it.
+    #: It was asked to go on when nobody reads it.
     background: bool = False
     #: `True`: it is listed. `False`: it is deleted soon after its end. `None`: neither.
     store: bool | None = None
@@ -147,6 +147,11 @@ class RunTerms:
     #: request, `None` is the last one.
     previous_item_id: str | None = None
 
+    @property
+    def needs_no_reader(self) -> bool:
+        """It goes on when nobody reads it: it was asked to, or a conversation waits for it."""
+        return self.background or bool(self.conversation_id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
@@ -155,6 +160,8 @@ class RunRequest:
     kind: RunKind
     model: str
     prompts: tuple[Prompt, ...]
+    #: What the caller calls the prompt; errors name it.
+    prompt_param: str = "prompt"
     #: Choices per prompt; choice `index` belongs to prompt `index // num_choices`.
     num_choices: int = 1
     options: SamplingOptions = field(default_factory=SamplingOptions)

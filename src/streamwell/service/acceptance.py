@@ -101,9 +101,9 @@ def _encode_all(
     encoder: Encoder, request: RunRequest, info: EngineInfo
 ) -> tuple[tuple[int, ...], ...]:
     """Encode and check; what is far too long is refused before much work is done for it."""
-    param = _prompt_param(request.kind)
+    param = request.prompt_param
     given = request.prompts
-    _refuse_surrogates(given, "input" if request.kind is RunKind.RESPONSE else "messages")
+    _refuse_surrogates(given, param)
     if info.is_encoder_decoder and not encoder.has_chat_template:
         given = tuple(_input_of(prompt, param) for prompt in given)
     elif request.joins_messages and not encoder.has_chat_template:
@@ -117,7 +117,11 @@ def _encode_all(
         return _without_second_end(encoder, ids) if info.is_encoder_decoder else ids
 
     def encode_chat(messages: Sequence[Message]) -> list[int]:
-        return encoder.encode_chat(messages, request.chat)
+        try:
+            return encoder.encode_chat(messages, request.chat)
+        except InvalidRequest as error:
+            error.param = param if error.param == "messages" else error.param
+            raise
 
     prompts = tuple(
         tuple(_encode(encode_text, encode_chat, prompt, _limit(request, info))) for prompt in given
@@ -133,7 +137,8 @@ def _refuse_surrogates(prompts: Sequence[Prompt], param: str) -> None:
     for prompt in prompts:
         for at, item in enumerate(() if isinstance(prompt, str) else prompt):
             if isinstance(item, Message):
-                refuse_surrogates(item.content, f"{param}.{at}.content")
+                place = param if param == "prompt" else f"{param}.{at}.content"
+                refuse_surrogates(item.content, place)
 
 
 def _input_of(prompt: Prompt, param: str) -> Prompt:
@@ -193,18 +198,6 @@ def _encode(
     if not messages:
         return ids if limit is None else last_of_ids(ids, limit)
     return encode_chat(messages) if limit is None else last_of_chat(encode_chat, messages, limit)
-
-
-_PROMPT_PARAMS = {
-    RunKind.CHAT: "messages",
-    RunKind.COMPLETION: "prompt",
-    RunKind.RESPONSE: "input",
-    RunKind.TEXT: "prompt",
-}
-
-
-def _prompt_param(kind: RunKind) -> str:
-    return _PROMPT_PARAMS[kind]
 
 
 def _check_ids(request: RunRequest, info: EngineInfo) -> None:

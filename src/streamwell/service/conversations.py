@@ -19,6 +19,7 @@ from streamwell.core.errors import (
     ConversationNotFound,
     InvalidRequest,
     ItemNotFound,
+    PreviousResponseNotFound,
     RunElsewhere,
     RunNotEnded,
     RunNotFound,
@@ -153,9 +154,10 @@ class Conversations:
         them and the answer as items.
 
         Raises:
-            ConversationNotFound, RunNotFound: there is nothing to go on from.
+            ConversationNotFound, PreviousResponseNotFound: there is nothing to go on from.
             RunNotEnded: an answer is still being generated.
-            InvalidRequest: the conversation is full, or see `RunService.start`.
+            InvalidRequest: the previous response failed, the conversation is full, or see
+                `RunService.start`.
         """
         terms = request.terms
         if not terms.conversation_id:
@@ -214,13 +216,20 @@ class Conversations:
         """A run's conversation, with its answer; nothing without a run."""
         if not run_id:
             return []
-        spec = await self._runs.find(run_id, tenant)
-        if spec.kind is not RunKind.RESPONSE:
-            raise RunNotFound
+        spec = await self._previous(run_id, tenant)
         events = await self._ended(run_id)
-        if not events or events[-1].error is not None:
-            raise RunNotFound("The previous response failed.")
+        if not events:
+            raise PreviousResponseNotFound(run_id)
+        if events[-1].error is not None:
+            raise InvalidRequest("the previous response failed", "previous_response_id")
         return [*spec.terms.messages, Message("assistant", _text(events))]
+
+    async def _previous(self, run_id: str, tenant: str) -> RunSpec:
+        with suppress(RunNotFound):
+            spec = await self._runs.find(run_id, tenant)
+            if spec.kind is RunKind.RESPONSE:
+                return spec
+        raise PreviousResponseNotFound(run_id)
 
     async def _ended(self, run_id: str) -> list[RunEvent]:
         """All events of a run; none of one that is deleted. Raises `RunNotEnded`."""

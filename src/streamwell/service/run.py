@@ -73,7 +73,7 @@ class Run:
     @property
     def is_alone(self) -> bool:
         """Nobody reads it, and it does not go on for itself."""
-        return not self.num_readers and not self.spec.terms.background
+        return not self.num_readers and not self.spec.terms.needs_no_reader
 
     def pipeline(self, index: int, encoder: Encoder) -> TextPipeline:
         """The text of a choice so far; what the log had is replayed at the first call."""

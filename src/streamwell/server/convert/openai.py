@@ -53,6 +53,7 @@ def chat_run(body: ChatRequest, tenant: str, idempotency_key: str = "") -> RunRe
         kind=RunKind.CHAT,
         model=body.model or "",
         prompts=(messages,),
+        prompt_param="messages",
         terms=terms,
         num_choices=body.n or 1,
         options=options_of(body, body.max_completion_tokens or body.max_tokens),
@@ -84,7 +85,6 @@ def _conversation_terms(body: ChatRequest, messages: tuple[Message, ...]) -> dic
     """A system message that comes first is for this answer only, and not kept."""
     has_instructions = bool(messages) and messages[0].role == "system"
     return {
-        "background": True,  # a conversation waits for the answer, even if nobody else does
         "store": body.store is not False,
         "instructions": messages[0].content if has_instructions else None,
         "messages": messages[has_instructions:],

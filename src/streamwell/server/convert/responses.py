@@ -28,8 +28,6 @@ def response_run(body: ResponseRequest, tenant: str, idempotency_key: str = "") 
     messages = tuple(core_message(message) for message in body.input)
     terms = replace(
         run_terms(RunKind.RESPONSE, body, idempotency_key),
-        # a conversation waits for the answer, even if nobody else does
-        background=bool(body.background or body.conversation),
         store=body.store is not False,
         messages=messages,
         instructions=body.instructions,
@@ -41,6 +39,7 @@ def response_run(body: ResponseRequest, tenant: str, idempotency_key: str = "") 
         kind=RunKind.RESPONSE,
         model=body.model or "",
         prompts=(messages,),
+        prompt_param="input",
         options=options_of(body, body.max_output_tokens or body.max_tokens),
         stop=tuple(body.stop or ()),
         tenant=tenant,

@@ -37,6 +37,7 @@ def text_run(body: StartRunRequest, tenant: str, idempotency_key: str = "") -> R
         kind=RunKind.TEXT,
         model=body.model or "",
         prompts=(prompt,),
+        prompt_param="prompt" if body.messages is None else "messages",
         num_choices=body.n or 1,
         options=options_of(body, body.max_tokens),
         stop=tuple(body.stop or ()),
