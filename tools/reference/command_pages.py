@@ -22,11 +22,19 @@ together, end the start with a line that names the flag."""
 
 OTHER_VARIABLES = (
     (
-        "`HF_TOKEN`, `HF_HOME`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`",
+        "`HF_TOKEN`, `HF_HOME`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`, `HF_HUB_ETAG_TIMEOUT`",
         "read by the hub's own library: [models from the hub](../models.md#from-the-hub)",
     ),
     ("`XDG_DATA_HOME`", "where the folder of runs and chats is; `~/.local/share` by default"),
     ("`XDG_CACHE_HOME`", "where what can be made again is; `~/.cache` by default"),
+    (
+        "`TORCHINDUCTOR_CACHE_DIR`",
+        "where what `--compile` made is; `streamwell/inductor` in the cache folder by default",
+    ),
+    (
+        "`GOMP_SPINCOUNT`",
+        "how long compute threads spin: [operations](../operations.md#what-runs-the-model)",
+    ),
     ("`RAY_ADDRESS`", "the cluster of `--ray`: [Ray Serve](../ray.md)"),
     (
         "`HF_MODEL`, `PORT`, `MAX_CONCURRENT`, …",

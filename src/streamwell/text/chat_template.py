@@ -1,7 +1,7 @@
 """Renders chat templates in a process of their own, which is given little and may be lost.
 
 A thread cannot be ended, and Python cannot interrupt a call into C: only a process holds against a
-template that never ends (decision 0018). It starts with the first rendering, takes some 20 MB, and
+template that never ends (decision 0019). It starts with the first rendering, takes some 20 MB, and
 is replaced when it has ended.
 """
 
