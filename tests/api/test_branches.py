@@ -12,7 +12,7 @@ from streamwell.core.conversation import ConversationItem
 from streamwell.core.errors import InvalidRequest
 from streamwell.core.messages import AnswerPart, Message, PartKind, ToolCall
 from streamwell.core.types import EventKind, RunEvent
-from streamwell.service.paths import answer_of, path_to
+from streamwell.service.paths import answer_of, path_to, relinked
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -210,6 +210,43 @@ def test_paths(last_id: str | None, path: str) -> None:
     items += [_item("f", "h"), _item("g")]  # `h` is not there, and nothing goes round in circles
 
     assert path == "".join(item.item_id for item in path_to(items, last_id))
+
+
+@pytest.mark.parametrize(
+    ("items", "deleted", "expected"),
+    [
+        ([("a", ""), ("b", "a"), ("c", "b"), ("d", "b")], "b", {"c": "a", "d": "a"}),
+        ([("a", ""), ("b", "a"), ("c", "")], "a", {"b": ""}),
+        ([("a", None), ("b", None), ("c", None), ("d", None)], "b", {"c": "a"}),
+        ([("a", None), ("b", None)], "a", {"b": ""}),
+        ([("a", ""), ("b", "a")], "b", {}),
+        ([("a", "")], "x", {}),
+    ],
+)
+def test_what_follows_a_deleted_item(
+    items: list[tuple[str, str | None]], deleted: str, expected: dict[str, str]
+) -> None:
+    """It comes after the one before, on each branch; all others are left as they are."""
+    changed = relinked([_item(*item) for item in items], deleted)
+    assert expected == {item.item_id: item.previous_id for item in changed}
+
+
+def test_an_item_in_the_middle_can_be_deleted() -> None:
+    """The next prompt has all but that, whether it was a question or an answer."""
+
+    async def test(rig: Rig) -> None:
+        conversation = await _create(rig)
+        for text in "123":
+            await _chat(rig, conversation, text)
+        ids = [item["id"] for item in await _items(rig, conversation)]
+        for item_id in ids[2:4]:
+            await ok(rig, "DELETE", f"{PATH}/{conversation}/items/{item_id}")
+        last = await _chat(rig, conversation, "4")
+
+        assert "1ab3ab4" == await _prompt(rig, last["id"])
+        assert ids[1] == (await _items(rig, conversation))[2]["previous_item_id"]
+
+    run(test)
 
 
 def test_a_path_to_nowhere_is_refused() -> None:

@@ -88,6 +88,16 @@ def test_items_keep_their_order(store: Store, run: Run) -> None:
     assert "5" == item_ids(run(store.items("other", Page())))
 
 
+def test_a_deleted_item_is_left_out_of_the_way(store: Store, run: Run) -> None:
+    """What came after it is replaced with it, in its old place; nothing is, if it is not there."""
+    run(store.create_conversation(a_conversation("c"), [an_item("1"), an_item("2"), an_item("3")]))
+    third = replace(an_item("3"), previous_id="1")
+    assert not run(store.delete_item("c", "9", [replace(third, previous_id="9")]))
+    assert not run(store.delete_item("other", "2", [third]))
+    assert run(store.delete_item("c", "2", [third, an_item("7")]))
+    assert [an_item("1"), third] == run(store.items("c", OLDEST_FIRST))
+
+
 REFUSED = {
     "there": ("c", "21", "already"),
     "given twice": ("c", "33", "already"),

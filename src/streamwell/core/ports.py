@@ -217,4 +217,8 @@ class Store(Protocol):
         """In the order in which they were added, or the other way round."""
         ...
 
-    async def delete_item(self, conversation_id: str, item_id: str) -> bool: ...
+    async def delete_item(
+        self, conversation_id: str, item_id: str, followers: Sequence[ConversationItem] = ()
+    ) -> bool:
+        """Delete one item and replace those that come after it; false if it is not there."""
+        ...

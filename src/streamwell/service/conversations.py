@@ -38,7 +38,7 @@ from streamwell.core.types import (
 )
 from streamwell.service.new_ids import id_by_time
 from streamwell.service.once import Once
-from streamwell.service.paths import answer_of, path_to
+from streamwell.service.paths import answer_of, path_to, relinked
 from streamwell.service.reader import Reader
 from streamwell.service.runs import RunService
 
@@ -141,9 +141,17 @@ class Conversations:
         return [(item, []) for item in items]
 
     async def delete_item(self, conversation_id: str, tenant: str, item_id: str) -> Conversation:
-        """Raises `ConversationNotFound`, `ItemNotFound`."""
-        conversation = await self.find(conversation_id, tenant)
-        if not (is_id(item_id) and await self._store.delete_item(conversation_id, item_id)):
+        """Delete one item; what came after it comes after the one before it.
+
+        Raises `ConversationNotFound`, `ItemNotFound`.
+        """
+        async with self._turns.turn(conversation_id):
+            conversation = await self.find(conversation_id, tenant)
+            followers = relinked(await self._all_items(conversation_id), item_id)
+            is_there = is_id(item_id) and await self._store.delete_item(
+                conversation_id, item_id, followers
+            )
+        if not is_there:
             raise ItemNotFound
         return conversation
 

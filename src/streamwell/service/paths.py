@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from streamwell.core.conversation import ConversationItem
 from streamwell.core.errors import InvalidRequest
@@ -15,7 +16,7 @@ def path_to(items: Sequence[ConversationItem], last_id: str | None) -> tuple[Con
     """The items from the beginning to one of them, each after the one that it follows.
 
     `items` are all of a conversation, as they were added. `None` is the last item, and an empty id
-    the place before all of them. What followed a deleted item begins with it.
+    the place before all of them.
 
     Raises:
         InvalidRequest: no item has this id.
@@ -33,6 +34,28 @@ def path_to(items: Sequence[ConversationItem], last_id: str | None) -> tuple[Con
         previous = place - 1 if item.previous_id is None else places.get(item.previous_id, -1)
         place = min(previous, place - 1)  # it ends, whatever a database says
     return tuple(reversed(path))
+
+
+def relinked(items: Sequence[ConversationItem], deleted_id: str) -> list[ConversationItem]:
+    """What comes after an item that is to be deleted, as coming after the one before it.
+
+    `items` are all of a conversation, as they were added.
+    """
+    places = {item.item_id: place for place, item in enumerate(items)}
+    deleted = places.get(deleted_id, len(items))
+    return [
+        replace(item, previous_id=_previous_id(items, deleted))
+        for item in items[deleted + 1 :]
+        if item.previous_id == deleted_id
+        or (item.previous_id is None and places[item.item_id] == deleted + 1)
+    ]
+
+
+def _previous_id(items: Sequence[ConversationItem], place: int) -> str:
+    previous_id = items[place].previous_id
+    if previous_id is None:
+        return items[place - 1].item_id if place else ""
+    return previous_id
 
 
 def answer_of(run_id: str, events: Sequence[RunEvent]) -> Message:

@@ -74,10 +74,15 @@ class MemoryConversations:
             items.values(), page, lambda item: places[item.item_id], items.get(page.after)
         )
 
-    async def delete_item(self, conversation_id: str, item_id: str) -> bool:
-        """Delete one item; false if it is not there."""
+    async def delete_item(
+        self, conversation_id: str, item_id: str, followers: Sequence[ConversationItem] = ()
+    ) -> bool:
+        """Delete one item and replace those that come after it; false if it is not there."""
         stored = self._stored(conversation_id)
-        return stored is not None and stored.items.pop(item_id, None) is not None
+        if stored is None or stored.items.pop(item_id, None) is None:
+            return False
+        stored.items |= {item.item_id: item for item in followers if item.item_id in stored.items}
+        return True
 
     def _check_open(self) -> None:
         if self._lease_id is None:

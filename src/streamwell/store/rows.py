@@ -161,8 +161,13 @@ def item_to_row(conversation_id: str, position: int, item: ConversationItem) -> 
         "conversation_id": conversation_id,
         "position": position,
         "id": item.item_id,
-        "item": msgspec.msgpack.encode(item),
+        "item": pack_item(item),
     }
+
+
+def pack_item(item: ConversationItem) -> bytes:
+    """What stands in the column `item`."""
+    return msgspec.msgpack.encode(item)
 
 
 def item_from_row(row: Row) -> ConversationItem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, select, update
 
 from streamwell.core.conversation import Conversation, ConversationItem, Page
 from streamwell.store.database import SqlDatabase
@@ -14,6 +14,7 @@ from streamwell.store.rows import (
     conversation_to_row,
     item_from_row,
     item_to_row,
+    pack_item,
     pack_metadata,
 )
 from streamwell.store.schema import CONVERSATION_ITEMS, CONVERSATIONS
@@ -104,13 +105,23 @@ class SqlConversations(SqlDatabase):
         )
         return await self._read(item_from_row, statement)
 
-    async def delete_item(self, conversation_id: str, item_id: str) -> bool:
-        """Delete one item; false if it is not there."""
+    async def delete_item(
+        self, conversation_id: str, item_id: str, followers: Sequence[ConversationItem] = ()
+    ) -> bool:
+        """Delete one item and replace those that come after it; false if it is not there."""
         columns = CONVERSATION_ITEMS.c
-        statement = delete(CONVERSATION_ITEMS).where(
-            columns.conversation_id == conversation_id, columns.id == item_id
-        )
-        return await self._write(lambda connection: connection.execute(statement).rowcount > 0)
+        is_inside = columns.conversation_id == conversation_id
+
+        def take_out(connection: Connection) -> bool:
+            is_it = and_(is_inside, columns.id == item_id)
+            if not connection.execute(delete(CONVERSATION_ITEMS).where(is_it)).rowcount:
+                return False
+            for item in followers:
+                changed = update(CONVERSATION_ITEMS).where(is_inside, columns.id == item.item_id)
+                connection.execute(changed.values(item=pack_item(item)))
+            return True
+
+        return await self._write(take_out)
 
 
 def _insert_items(
