@@ -42,16 +42,29 @@ def configure_logging(level: str, *, as_json: bool) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
-        structlog.processors.JSONRenderer()
-        if as_json
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), sort_keys=False),
     ]
+    if as_json:  # which is ASCII without controls
+        processors.append(structlog.processors.JSONRenderer())
+    else:
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), sort_keys=False)
+        processors += [_written_out, renderer]
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
         logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _StandardError())),
         cache_logger_on_first_use=True,
     )
+
+
+def _written_out(
+    _logger: object, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Clients choose paths and names of fields: what a terminal would obey is written out."""
+    return {k: _printable(v) if isinstance(v, str) else v for k, v in event.items()}
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
 #: What the engines of all models say now, by the names of the models.

@@ -207,6 +207,23 @@ def test_a_process_that_ends_leaves_no_request_without_an_answer(stream: bool) -
     run(test)
 
 
+def test_a_stream_whose_run_passes_to_another_server_is_told_so() -> None:
+    """Its reader comes back, and misses nothing: the end that it is shown is not in the log."""
+
+    async def test(rig: Rig) -> None:
+        answer = Answer()
+        answering = asyncio.create_task(post(rig, TEXT, BODIES[TEXT] | {"stream": True}, answer))
+        await until(lambda: rig.engine.num_open == 1 and bool(answer.bodies))
+        await rig.runs.log.release(answer.headers["x-run-id"])
+        await answering
+
+        last = answer.bodies[-2]
+        assert last.startswith(b"retry: 2000\n")
+        assert b'"code":"run_elsewhere"' in last
+
+    run(test)
+
+
 def test_a_log_that_does_not_last_is_no_fault_of_the_engine() -> None:
     """A whole answer that the end of the server cuts off is 503, wherever the log is kept."""
 

@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import structlog
 from http_rig import call, error, ok
 from rig import Letters, Rig, run
 
@@ -14,12 +15,14 @@ from streamwell.core.errors import InvalidRequest
 from streamwell.core.types import ChatOptions, Message
 from streamwell.server import deps
 from streamwell.server.app import create_app
+from streamwell.telemetry import configure_logging
 
 pytestmark = pytest.mark.timeout(30)
 
 CHAT = "/v1/chat/completions"
 HELLO = {"role": "user", "content": "Hello"}
 BROKEN = {"role": "user", "content": "\ud800"}
+LONG = "y" * 5000
 NAMED = {"idempotency-key": "k"}
 
 
@@ -36,6 +39,55 @@ def test_a_message_that_is_not_read_is_checked_too() -> None:
         assert (400, "messages.0.content", None) == await error(rig, "POST", CHAT, body)
 
     run(test)
+
+
+@pytest.mark.parametrize(
+    ("path", "num_answer"), [("/v1/completions", 16), ("/v1/chat/completions", 256)]
+)
+def test_a_truncated_prompt_leaves_room_for_an_answer(path: str, num_answer: int) -> None:
+    """As much as the route generates by itself, where nothing is said of its length."""
+
+    async def test(rig: Rig) -> None:
+        rig.engine.allow(num_answer)
+        prompt = {"prompt": "y" * 5000} if "chat" not in path else _chat(HELLO | {"content": LONG})
+        body = prompt | {"max_tokens": None, "truncate": 10**6}
+        answer = await ok(rig, "POST", path, body)
+
+        assert (4096 - num_answer, num_answer) == (
+            answer["usage"]["prompt_tokens"],
+            answer["usage"]["completion_tokens"],
+        )
+
+    run(test)
+
+
+def test_what_an_assistant_thought_is_not_counted_before_the_template_is_asked() -> None:
+    """It may leave that out, and then the conversation fits."""
+
+    class Forgetting(Letters):
+        def encode_chat(self, messages: Sequence[Message], options: ChatOptions) -> list[int]:
+            told = [message for message in messages if message.role == "user"]
+            return super().encode_chat(told, options)
+
+    async def test(rig: Rig) -> None:
+        rig.engine.allow(2)
+        thought = {"role": "assistant", "content": "<think>" + "y" * 100_000 + "</think>Hi"}
+        answer = await ok(rig, "POST", CHAT, _chat(HELLO, thought, HELLO))
+        assert 10 == answer["usage"]["prompt_tokens"]
+
+    run(test, make_encoder=Forgetting)
+
+
+def test_what_a_client_names_is_written_out_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """A terminal that shows the log obeys nobody."""
+    configure_logging("info", as_json=False)
+    structlog.get_logger().info("what", field="a\x1b[2J\x9b7m\x07", number=1, text="é 文")
+    configure_logging("critical", as_json=True)
+
+    logged = capsys.readouterr().err
+    assert "x1b[2J" in logged
+    assert "é 文" in logged
+    assert not [char for char in logged.rstrip("\n") if not char.isprintable()]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from streamwell.server.cursor import (
         (7, 1, 3, "run-1:7.1", Cursor(6, skip=2)),
         (7, 2, 3, "run-1:7", Cursor(7)),
         (0, 0, 4, "run-1:0.0", Cursor(-1, skip=1)),
+        (7, 4095, 4097, "run-1:7.4095", Cursor(6, skip=4096)),
     ],
 )
 def test_an_id_is_a_place(seq: int, part: int, num_parts: int, text: str, cursor: Cursor) -> None:
@@ -33,10 +34,17 @@ def test_an_id_is_a_place(seq: int, part: int, num_parts: int, text: str, cursor
 
 
 BAD_IDS = ["", ":", "run-1", "run-1:", "run-1:x", "run-1:-1", ":1", "run-1:1.", "run-1:1.x"]
-WORSE_IDS = ["run-1:99999999999", "run-1:١", "run 1:1", "run-1:1\n", "x" * 81 + ":1", "run-1:1.100"]
+WORSE_IDS = [
+    "run-1:99999999999",
+    "run-1:١",
+    "run 1:1",
+    "run-1:1\n",
+    "x" * 81 + ":1",
+    "run-1:1.100000",
+]
 
 
-@pytest.mark.parametrize("event_id", [*BAD_IDS, *WORSE_IDS])
+@pytest.mark.parametrize("event_id", [*BAD_IDS, *WORSE_IDS, "x" * 81 + ":1"])
 def test_what_is_no_id_is_refused(event_id: str) -> None:
     """With the name of the header that it came in."""
     for parse in (run_of, lambda text: parse_event_id(text, "run-1")):

@@ -11,6 +11,7 @@ from test_served_model import Words
 
 from streamwell.backends.scripted import Faults, ScriptedEngine
 from streamwell.core.errors import LoadError, ModelUnloaded, NotEnoughMemory
+from streamwell.service.lifecycle import Phase
 from streamwell.service.models import ModelTable
 from streamwell.service.served_model import ServedModel
 
@@ -181,6 +182,31 @@ def test_an_idle_model_goes_and_comes_back_by_itself() -> None:
         assert model.require()
 
     run(test)
+
+
+def test_a_caller_is_not_told_where_an_idle_model_was() -> None:
+    """Why it cannot come back is for the operator; that memory is short is for everybody."""
+
+    async def test(model: ServedModel) -> None:
+        with pytest.raises(LoadError, match="/private/place"):
+            await model.load()
+        await model.unload(loads_on_request=True)
+        with pytest.raises(LoadError) as caught:
+            await model.wake()
+        assert "/private/place" not in str(caught.value)
+        assert "/private/place" in str(model.error)
+
+    async def lacks_memory(model: ServedModel) -> None:
+        model.loads_on_request = True
+        model.phase = Phase.UNLOADED
+        with pytest.raises(NotEnoughMemory, match="2 GiB"):
+            await model.wake()
+
+    def refuse() -> None:
+        raise NotEnoughMemory("it wants 2 GiB")
+
+    run(test, load_error="no file /private/place")
+    run(lacks_memory, check_memory=refuse)
 
 
 def test_a_run_that_goes_on_waits_for_its_model() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from streamwell.core.errors import InvalidRequest
 
-_ID = re.compile(r"([A-Za-z0-9_-]{1,80}):([0-9]{1,10})(?:\.([0-9]{1,2}))?", re.ASCII)
+_ID = re.compile(r"([A-Za-z0-9_-]{1,80}):([0-9]{1,10})(?:\.([0-9]{1,5}))?", re.ASCII)
 _SEQ = re.compile(r"-1|[0-9]{1,10}", re.ASCII)
 
 

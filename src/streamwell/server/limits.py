@@ -113,16 +113,11 @@ class RequestLog:
             write(
                 "request",
                 method=scope.get("method", "WEBSOCKET"),
-                path=_printable(scope["path"]),
+                path=scope["path"],
                 status=status or _LEFT,
                 request_id=request_id.decode(),
                 duration_ms=round(_ms_since(started_s), 1),
             )
-
-
-def _printable(path: str) -> str:
-    """The path for a log: what a terminal would obey is written out."""
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in path)
 
 
 def _ms_since(start_s: float) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from starlette.responses import Response
 from starlette.types import Send
 
-from streamwell.core.errors import ShuttingDown, StoreFailed, Unavailable
+from streamwell.core.errors import StoreFailed, Unavailable
 from streamwell.core.types import EventKind, RunEvent
 from streamwell.server.cursor import frame_id
 from streamwell.server.run_response import HEADERS, RunResponse, body_part
@@ -83,12 +83,12 @@ class EventStream(RunResponse):
                     self._sent_s = loop.time()
         except StoreFailed:  # a database's own words are for the log alone
             await send(body_part(self._broken(str(StoreFailed()), "store_failed"), more=True))
-        except ShuttingDown as failure:
+        except Unavailable as failure:  # the server ends, or the run passes to another one
             body = b"retry: %d\n" % (1000 * failure.retry_after_s)
             if self._for_eventsource:
                 body += b"\n"
             else:
-                body += self._broken(f"{failure} The run goes on after it.", failure.code)
+                body += self._broken(f"{failure} The run goes on.", failure.code)
             await send(body_part(body, more=True))
         finally:
             pinging.cancel()

@@ -33,6 +33,8 @@ from streamwell.service.truncation import (
 
 #: What the completions API generates when the request is silent, as OpenAI's does.
 DEFAULT_COMPLETION_TOKENS = 16
+#: Where a prompt is truncated and nothing is said of its answer, so many tokens are for that.
+_ROOM_FOR_ANSWER = 256
 #: A text of more characters than this per token of context is probed before all of it is encoded.
 _BEGINNING_CHARS_PER_TOKEN = 16
 
@@ -167,7 +169,9 @@ def _beginning(encoder: Encoder, prompt: Prompt, info: EngineInfo) -> Sequence[i
         messages = [item for item in prompt[:1] if isinstance(item, Message)]
         if not messages:
             return [item for item in prompt if isinstance(item, int)]
-        text = "".join(item.content for item in prompt if isinstance(item, Message))
+        # of what an assistant said a template may leave something out: old thoughts
+        told = (item for item in prompt if isinstance(item, Message) and item.role != "assistant")
+        text = "".join(message.content for message in told)
     return encoder.encode_text(text[:limit]) if len(text) > limit else (0,)
 
 
@@ -175,8 +179,12 @@ def _limit(request: RunRequest, info: EngineInfo) -> int | None:
     """How many tokens of a prompt stay; the answer has room, half of the context at most."""
     if request.truncate is None:
         return None
-    asked = 1 if info.is_encoder_decoder else request.options.max_tokens or 1
-    room = info.max_prompt_len + 1 - min(asked, (info.max_prompt_len + 1) // 2)
+    room = info.max_prompt_len
+    if not info.is_encoder_decoder:  # whose answer has a context of its own
+        is_short = request.kind is RunKind.COMPLETION
+        fallback = DEFAULT_COMPLETION_TOKENS if is_short else _ROOM_FOR_ANSWER
+        context = room + 1
+        room = context - min(request.options.max_tokens or fallback, context // 2)
     return min(request.truncate, room)
 
 

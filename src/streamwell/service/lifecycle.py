@@ -15,7 +15,7 @@ from enum import StrEnum
 import structlog
 
 from streamwell.core.engine_state import EngineState
-from streamwell.core.errors import LoadError
+from streamwell.core.errors import LoadError, NotEnoughMemory
 
 log = structlog.get_logger()
 
@@ -135,18 +135,24 @@ class Loadable(ABC):
     async def wake(self) -> None:
         """Load it if a request may do so. Raises `LoadError` if that fails."""
         if self.phase is not Phase.LOADED and self.loads_on_request:
-            await asyncio.shield(self.load())
+            try:
+                await asyncio.shield(self.load())
+            except NotEnoughMemory:
+                raise
+            except LoadError:
+                raise self._load_failure() from None
 
     def _check_loadable(self, error: str | None = None) -> None:
-        """Raises `LoadError` if it could not be loaded.
-
-        The reason may name places on this machine: it is for those who may see its card.
-        """
+        """Raises `LoadError` if it could not be loaded."""
         if self.error is not None or error is not None:
-            raise LoadError(
-                f"The model {self._name!r} could not be loaded; its entry in /v1/models tells "
-                "who runs this server why."
-            )
+            raise self._load_failure()
+
+    def _load_failure(self) -> LoadError:
+        """The reason may name places on this machine: it is for those who may see its card."""
+        return LoadError(
+            f"The model {self._name!r} could not be loaded; its entry in /v1/models tells "
+            "who runs this server why."
+        )
 
     async def _load(self) -> None:
         async with self._turn:
