@@ -14,6 +14,7 @@ from streamwell.core.errors import LoadError, ModelUnloaded, NotEnoughMemory
 from streamwell.service.lifecycle import Phase
 from streamwell.service.models import ModelTable
 from streamwell.service.served_model import ServedModel
+from streamwell.wiring.chores import load_all
 
 #: Only ends a test that would hang.
 DEADLINE_S = 10
@@ -27,23 +28,31 @@ def run(
     is_at_start: bool = True,
 ) -> None:
     """Run a test with a model that is not loaded yet, and stop it."""
+    asyncio.run(
+        with_model(test, load_error=load_error, check_memory=check_memory, is_at_start=is_at_start)
+    )
 
-    async def main() -> None:
-        faults = Faults(load_error=load_error)
-        engine = ScriptedEngine(lambda _ids, _seed, _index: 1, vocab_size=8, faults=faults)
-        model = ServedModel(
-            ("m",),
-            engine,
-            lambda: Words(8),
-            {},
-            is_at_start=is_at_start,
-            check_memory=check_memory,
-        )
-        async with asyncio.timeout(DEADLINE_S):
-            await test(model)
-            await model.stop()
 
-    asyncio.run(main())
+async def with_model(
+    test: Callable[[ServedModel], Awaitable[None]],
+    *,
+    load_error: str | None = None,
+    check_memory: Callable[[], None] = lambda: None,
+    is_at_start: bool = True,
+) -> None:
+    faults = Faults(load_error=load_error)
+    engine = ScriptedEngine(lambda _ids, _seed, _index: 1, vocab_size=8, faults=faults)
+    model = ServedModel(
+        ("m",),
+        engine,
+        lambda: Words(8),
+        {},
+        is_at_start=is_at_start,
+        check_memory=check_memory,
+    )
+    async with asyncio.timeout(DEADLINE_S):
+        await test(model)
+        await model.stop()
 
 
 def test_an_unloaded_model_keeps_no_tokenizer_at_work() -> None:
@@ -182,6 +191,21 @@ def test_an_idle_model_goes_and_comes_back_by_itself() -> None:
         assert model.require()
 
     run(test)
+
+
+def test_a_model_that_cannot_be_loaded_holds_up_no_other() -> None:
+    """Where each has a turn of its own, as on Ray; the start is told of the failure."""
+
+    async def test(model: ServedModel) -> None:
+        async def other(good: ServedModel) -> None:
+            with pytest.raises(LoadError, match="no weights"):
+                await load_all([model, good])
+            await good.load()
+            assert ("failed", "ready") == (model.state, good.state)
+
+        await with_model(other)
+
+    run(test, load_error="no weights")
 
 
 def test_a_caller_is_not_told_where_an_idle_model_was() -> None:

@@ -45,6 +45,22 @@ def test_it_learns_from_prefills_alone_too() -> None:
     assert int((STRETCH - 1) * 0.1 / 0.005) == pace.prefill_limit()
 
 
+def test_short_prompts_alone_do_not_make_tokens_look_dear() -> None:
+    """Most of what such a step takes is what any step takes: the weights are read."""
+    pace = Pace(STRETCH)
+    decode_s, token_s = 0.015, 0.00006
+    pace.observe(0, 10, decode_s + 10 * token_s)
+    assert FIRST_TOKENS == pace.prefill_limit()
+    pace.observe(1, 0, decode_s)
+    pace.observe(0, 500, decode_s + 500 * token_s)
+    limit = pace.prefill_limit()
+    for _ in range(3):
+        pace.observe(0, 10, decode_s + 10 * token_s)
+
+    assert limit == pytest.approx((STRETCH - 1) * decode_s / token_s, abs=1)
+    assert limit == pytest.approx(pace.prefill_limit(), abs=1)
+
+
 def test_before_it_knows_anything_it_guesses() -> None:
     """A first step has no past; neither has a server that never only decoded."""
     pace = Pace(STRETCH)

@@ -38,7 +38,9 @@ def run(models: tuple[str, ...], settings: Settings) -> None:
     settings = replace(settings, models=(*own, *named))
     folders = _folders(named, settings)
     if (draft := settings.speculative_model) is not None:
-        settings = replace(settings, speculative_model=str(_draft_folder(draft)))
+        folder = _draft_folder(draft)
+        if not settings.ray:  # whose machines look for it themselves
+            settings = replace(settings, speculative_model=str(folder))
     listener = _listen(settings.host, settings.port)
     settings = replace(settings, port=listener.getsockname()[1])
     if settings.ray:

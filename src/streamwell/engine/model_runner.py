@@ -63,6 +63,9 @@ class ModelRunner:
             rows += range(end - chunk.num_sampled, end)
             guesses += [chunk.draft_ids[:count] for count in range(chunk.num_sampled)]
         logits = self.model.forward(chunks, rows)
+        if not seqs and self.model.device.type == "cuda":
+            # else the time that this one takes would be that of a later step, too
+            torch.cuda.synchronize(self.model.device)
         sampled = iter(self._sampler(logits, seqs, guesses) if seqs else ())
         return {
             chunk.seq.request_id: tuple(islice(sampled, chunk.num_sampled))

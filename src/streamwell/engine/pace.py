@@ -56,11 +56,16 @@ class Pace:
             # a single slow step must not let the next ones be slow
             self._decode_s = _mean(self._decode_s, seconds, up=_WEIGHT_DOWN)
             return
-        if num_decodes:
-            if self._decode_s is None:
+        if self._decode_s is not None:
+            # what any step takes, to read the weights, is no cost of its tokens
+            least_s = 0.1 * self._decode_s
+            seconds -= self._decode_s
+            if seconds < least_s and not num_decodes:
                 return
-            # a step that took no longer than a decode says only that the tokens cost little
-            seconds = max(seconds - self._decode_s, 0.1 * self._decode_s)
+            # a mixed step that took no longer than a decode says that tokens cost little
+            seconds = max(seconds, least_s)
+        elif num_decodes or num_prefill_tokens < FIRST_TOKENS:
+            return
         self._token_s = _mean(self._token_s, seconds / num_prefill_tokens)
 
 

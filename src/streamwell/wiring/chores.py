@@ -26,9 +26,11 @@ _IDLE_CHECK_S = 1.0
 
 
 async def load_all(models: Sequence[Served]) -> None:
-    """One after the other, since each takes all cores."""
-    for model in models:
-        await asyncio.shield(model.load())
+    """All at once: those that share cores have a lock to wait for. Raises the first `LoadError`.
+
+    The others go on being loaded.
+    """
+    await asyncio.gather(*(asyncio.shield(model.load()) for model in models))
 
 
 async def unload_idle(models: ModelTable, idle_s: float) -> None:

@@ -34,7 +34,8 @@ class ModelMaker:
         self._make_engine = make_engine
         self._draft = settings.speculative_model
         self._trace = settings.trace
-        self._turn = asyncio.Lock()
+        #: A load takes all cores, but on Ray, where it is the replicas'.
+        self._turn = None if settings.ray else asyncio.Lock()
 
     def model(self, names: tuple[str, ...], path: Path, *, is_at_start: bool) -> ServedModel:
         """A model that is not loaded yet."""
@@ -53,7 +54,7 @@ class ModelMaker:
             default_sampling(path),
             facts=facts,
             is_at_start=is_at_start,
-            turn=self._turn,
+            turn=self._turn or asyncio.Lock(),
             gathering=Gathering(settings.max_num_seqs, settings.batch_wait_timeout_s),
             check_memory=lambda: check_memory(settings, path, draft),
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +61,7 @@ class EngineReplica(Replica):
         """Returns when the model is loaded, so that no request is sent here before."""
         configure_logging(settings.log_level, as_json=settings.log_json)
         path = await asyncio.to_thread(resolve, model, settings.revision)
+        draft = None if draft is None else str(await asyncio.to_thread(resolve, draft))
         super().__init__(make_engine(settings, path, None, draft, None))
         await asyncio.to_thread(check_memory, settings, path, draft)
         await self.start()
@@ -89,10 +91,12 @@ class Gateway:
             name: await asyncio.to_thread(resolve, model, settings.revision)
             for name, model in models.items()
         }
-        handles = {folders[name]: handle for name, handle in engines.items()}
+        handles: dict[Path, deque[DeploymentHandle[Any]]] = {}
+        for name, handle in engines.items():
+            handles.setdefault(folders[name], deque()).append(handle)
 
         def make(_settings: Settings, path: Path, *_others: object) -> RayServeEngine:
-            return RayServeEngine(Replicas(handles[path]))
+            return RayServeEngine(Replicas(handles[path].popleft()))  # models come in order
 
         # memory is looked at where it is needed: by the replicas
         settings = replace(settings, check_memory=False)

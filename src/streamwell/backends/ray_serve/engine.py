@@ -145,14 +145,16 @@ class RayServeEngine:
         if self._status.state is not EngineState.READY:
             raise EngineDied("The engine is not up.")
         answers = await self._replicas.add_adapter(name, path)
-        if not answers or any(answer.has_died for answer in answers):
+        if all(answer.has_died for answer in answers):
             raise EngineDied
         for answer in answers:
-            if answer.error is not None:
+            # one whose engine is being restarted gets the folder with each request
+            if answer.error is not None and not answer.has_died:
                 raise (ValueError if answer.is_taken else LoadError)(answer.error)
         self._adapters.setdefault(name, path)
 
     async def remove_adapter(self, name: str) -> None:
+        """Here, and on replicas that do not use it: requests of other gateways keep it."""
         self._adapters.pop(name, None)
         await self._replicas.remove_adapter(name)
 

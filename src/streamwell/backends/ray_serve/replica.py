@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 
@@ -39,6 +39,8 @@ class Replica:
         self._info: EngineInfo | None = None
         self._live: dict[str, asyncio.Task[None]] = {}
         self._early_aborts: OrderedDict[str, None] = OrderedDict()
+        #: How many live requests name each adapter.
+        self._adapters_in_use: Counter[str] = Counter()
 
     @property
     def is_failed(self) -> bool:
@@ -65,6 +67,9 @@ class Replica:
             return
         mailbox = Mailbox()
         task = self._live[request_id] = asyncio.create_task(self._run(ask, mailbox))
+        # whatever ended it: a task that is cancelled before it began says nothing itself
+        task.add_done_callback(lambda _: mailbox.fail(EngineDied("The request was aborted.")))
+        self._adapters_in_use[ask.request.adapter] += 1
         try:
             reason = None
             while reason is None:
@@ -75,6 +80,7 @@ class Replica:
             yield encode(Failed(str(error), isinstance(error, EngineDied)))
         finally:
             self._live.pop(request_id, None)
+            self._adapters_in_use[ask.request.adapter] -= 1
             task.cancel()
 
     async def abort(self, request_ids: Sequence[str]) -> None:
@@ -106,7 +112,9 @@ class Replica:
         return encode(AdapterAnswer())
 
     async def remove_adapter(self, name: str) -> None:
-        await self._engine.remove_adapter(name)
+        """Unless it is in use: other gateways know nothing of the one that asks."""
+        if not self._adapters_in_use[name]:
+            await self._engine.remove_adapter(name)
 
     async def _until_up(self) -> None:
         """Wait for the engine, whose process may be starting anew.
@@ -134,6 +142,3 @@ class Replica:
             mailbox.fail(EngineDied(str(error)))
         except ValueError as error:
             mailbox.fail(SequenceFailed(str(error)))
-        except asyncio.CancelledError:
-            mailbox.fail(EngineDied("The request was aborted."))
-            raise
