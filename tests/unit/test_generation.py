@@ -173,6 +173,8 @@ def test_ids_travel_with_their_text() -> None:
         (2, "a", "ab"),
         (5, "a", "abab"),
         (5, "c", "ababab"),
+        (2, "ab", "a"),
+        (3, "ab", "ab"),
     ],
 )
 def test_stop_strings_wait_for_min_tokens(min_tokens: int, stop: str, text: str) -> None:

@@ -104,3 +104,32 @@ def test_every_push_agrees_with_a_plain_reference() -> None:
             assert reference(stops, text[:end]) == (released, stop.matched)
         cut, matched = reference(stops, text)
         assert (cut if matched else text, matched) == (released + stop.flush(), stop.matched)
+
+
+def test_a_stop_string_may_begin_in_what_was_let_pass() -> None:
+    """It stops where it ends, and takes back nothing; one that has ended there stops nothing."""
+    rng = random.Random(8)
+    for _ in range(2500):
+        stops = tuple(
+            "".join(rng.choices("ab", k=rng.randint(1, 8))) for _ in range(rng.choice((1, 2, 4)))
+        )
+        text = "".join(rng.choices("abc", weights=(6, 6, 1), k=rng.randint(0, 30)))
+        num_passed = rng.randint(0, len(text))
+        stop, start = StopFilter(stops), 0
+        released = ""
+        while start < len(text):
+            end = min(rng.randint(start + 1, start + 6), len(text))
+            if start < num_passed:
+                end = min(end, num_passed)
+            take = stop.let_pass if start < num_passed else stop.push
+            released, start = released + take(text[start:end]), end
+        released += stop.flush()
+
+        ends = [
+            (at, -len(found))
+            for at in range(num_passed + 1, len(text) + 1)
+            for found in stops
+            if text[:at].endswith(found)
+        ]
+        expected = text if not ends else text[: max(num_passed, sum(min(ends)))]
+        assert (expected, bool(ends)) == (released, stop.matched is not None)

@@ -128,7 +128,8 @@ class TextPipeline:
             self._parts += self._parser.push(text)
 
     def _filter(self, text: str) -> str:
-        return self._stop.push(text) if len(self.token_ids) >= self._min_tokens else text
+        stop = self._stop
+        return (stop.push if len(self.token_ids) >= self._min_tokens else stop.let_pass)(text)
 
     def _delta(self, text: str) -> TextDelta | None:
         if not text:

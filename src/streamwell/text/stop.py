@@ -39,10 +39,19 @@ class StopFilter:
         if ends:
             end, self.matched = min(ends, key=lambda found: found[0])  # the longest comes first
             return (self._held + text[:end])[: -len(self.matched)]
-        num_held = max((a.num_matched for a in self._automata), default=0)
         text = self._held + text
-        self._held = text[len(text) - num_held :]
-        return text[: len(text) - num_held]
+        # what was let pass can be held back no more
+        end = max(0, len(text) - max(a.num_matched for a in self._automata))
+        self._held = text[end:]
+        return text[:end]
+
+    def let_pass(self, text: str) -> str:
+        """Take text in which nothing stops; a stop string that begins in it may end later."""
+        for automaton in self._automata:
+            rest = text
+            while (end := automaton.feed(rest)) is not None:
+                rest = rest[end:]
+        return text
 
     def flush(self) -> str:
         """The held tail, which became no stop string; ends the text."""
@@ -69,6 +78,7 @@ class _Automaton:
             if stop[size] == char:
                 size += 1
             if size == len(stop):
+                self.num_matched = borders[-1]
                 return position
         self.num_matched = size
         return None
