@@ -216,5 +216,8 @@ async def stream(
 def _eos_ids(model: PreTrainedModel, options: Mapping[str, Any]) -> frozenset[int]:
     """The ids that end a row, by the same precedence as in `generate`."""
     config = options.get("generation_config") or model.generation_config
-    ids = options.get("eos_token_id", config.eos_token_id)
+    of_config = config.eos_token_id
+    if of_config is None:
+        of_config = model.generation_config.eos_token_id
+    ids = options.get("eos_token_id", of_config)
     return frozenset([] if ids is None else [ids] if isinstance(ids, int) else map(int, ids))

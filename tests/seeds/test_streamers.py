@@ -27,7 +27,7 @@ sys.path.append(str(Path(__file__).parents[1] / "e2e"))
 from harness import HOST, eventually
 
 from streamwell.models import brooklet_path
-from streamwell.streamers import AsyncStreamer, ReadersLeft, stream
+from streamwell.streamers import AsyncStreamer, ReadersLeft, _eos_ids, stream
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NUM_LONG = 1500
@@ -287,6 +287,16 @@ def test_req_07_texts_are_whole_characters_and_deltas() -> None:
 
     assert told == "".join(texts)
     assert "\N{REPLACEMENT CHARACTER}" not in "|".join(texts)
+
+
+def test_a_row_ends_by_the_models_own_config_where_anothers_says_nothing() -> None:
+    """As `generate` takes it: an end that is switched off is switched off."""
+    model: Any = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=[2, 3]))
+    silent = SimpleNamespace(eos_token_id=None)
+
+    assert {2, 3} == _eos_ids(model, {"generation_config": silent})
+    assert {5} == _eos_ids(model, {"generation_config": SimpleNamespace(eos_token_id=5)})
+    assert not _eos_ids(model, {"generation_config": silent, "eos_token_id": None})
 
 
 def test_req_09_a_streamer_is_for_one_generation() -> None:

@@ -150,6 +150,7 @@ def said(conversation: Conversation) -> list[str]:
         (['"""', "def f():", "", "    pass", '"""'], "def f():\n\n    pass"),
         (['"""one', 'two"""'], "one\ntwo"),
         (['"""one"""'], "one"),
+        (['"""', "// one", "two", '"""'], " // one\ntwo"),
     ],
 )
 def test_texts_may_have_several_lines(

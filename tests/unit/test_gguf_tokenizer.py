@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,6 +167,25 @@ def test_phi_3_takes_the_space_behind_its_tokens(make: Make) -> None:
     longer = vocabulary | {"tokens": tokens, "token_type": types, "scores": [0.0] * len(tokens)}
 
     assert ["<s>", "<|user|>", "▁hello"] == pieces(make(longer, "phi3"), "<|user|>\nhello")
+
+
+@pytest.mark.parametrize("vocabulary", [sentencepiece, bytes_bpe])
+def test_what_ends_an_answer_is_no_text(
+    make: Make, vocabulary: Callable[[], dict[str, Any]]
+) -> None:
+    """Files of Gemma and of ChatML models say that it is a token like others; llama.cpp knows."""
+    plain = vocabulary()
+    tokens = [*plain["tokens"], "<|im_end|>"]
+    longer = plain | {"tokens": tokens, "token_type": [*plain["token_type"], NORMAL]}
+    if "scores" in plain:
+        longer["scores"] = [*plain["scores"], 0.0]
+    folder = resolve(str(make(longer)))
+    encoder = PromptEncoder.load(folder)
+    end = len(tokens) - 1
+
+    assert [2, end] == json.loads((folder / "generation_config.json").read_text())["eos_token_id"]
+    assert "hello" == encoder.decode([*encoder.encode_text("hello"), end]).strip()
+    assert end == encoder.encode_text("hello<|im_end|>")[-1]
 
 
 def test_digits_stand_alone_where_they_should(make: Make) -> None:

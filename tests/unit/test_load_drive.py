@@ -56,10 +56,18 @@ def record(handler: Handler, loop: Loop, *, count: int = 1, max_time_s: float = 
         (delta(role="assistant", content="") + delta(content="a") + delta(content="b"), 2),
         (delta(content="line\u2028separator") + ": ping\n\n" + delta(content="\x85"), 2),
         (delta(reasoning_content="hm") + delta(content="a"), 2),
+        (delta(reasoning="hm") + delta(content="a"), 2),
         (event(choices=[{"text": "a", "finish_reason": None}]), 1),
         (event(choices=[{"delta": {"content": "a"}}], usage={"prompt_tokens": 1}), 1),
     ],
-    ids=["chat", "separators", "thoughts", "completion", "usage so far"],
+    ids=[
+        "chat",
+        "separators",
+        "thoughts",
+        "thoughts by another name",
+        "completion",
+        "usage so far",
+    ],
 )
 def test_an_answer_is_its_events_with_text(texts: str, num_events: int) -> None:
     """And the tokens that its last usage counts."""

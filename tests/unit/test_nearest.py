@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from streamwell.models.catalog import names
 from streamwell.models.nearest import nearest
 from streamwell.models.resolve import resolve
 
@@ -24,6 +26,31 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_a_folder_that_is_closed_to_us_is_no_model(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are found beside it; who names it is told, as who names nobody's home."""
+
+    def closed(look: Callable[[Path], bool]) -> Callable[[Path], bool]:
+        def look_unless_closed(path: Path) -> bool:
+            if "lost+found" in path.parts:
+                raise PermissionError(13, "Permission denied", str(path))
+            return look(path)
+
+        return look_unless_closed
+
+    for name in ("exists", "is_file"):
+        monkeypatch.setattr(Path, name, closed(getattr(Path, name)))
+    (here / "lost+found").mkdir()
+
+    assert ["./tiny-t5"] == nearest("./tiny-t6")
+    assert ["tiny-t5"] == [name for name in names(here) if "t5" in name]
+    with pytest.raises(FileNotFoundError, match="Permission denied"):
+        resolve("./lost+found/model")
+    with pytest.raises(FileNotFoundError, match="home"):
+        resolve("~nobody-of-this-name/model")
 
 
 @pytest.mark.parametrize(

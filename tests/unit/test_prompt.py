@@ -18,6 +18,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.processors import TemplateProcessing
 
 from streamwell.core.errors import InvalidRequest, LoadError
+from streamwell.core.messages import ChatOptions
 from streamwell.core.types import Message
 from streamwell.text.detokenizer import Detokenizer
 from streamwell.text.prompt import PromptEncoder
@@ -141,6 +142,35 @@ def test_a_template_that_refuses_is_the_callers_error(tmp_path: Path) -> None:
     assert ("messages", True) == (caught.value.param, encoder.has_chat_template)
 
 
+def test_a_folder_may_have_another_template_for_tools(tmp_path: Path) -> None:
+    """As Transformers takes it: with tools that one, without them the default one."""
+    folder = save_tokenizer(tmp_path, template=None)
+    path = folder / "tokenizer_config.json"
+    named = {"default": CHATML, "tool_use": "<|im_start|>{{ tools | tojson }}"}
+    templates = [{"name": name, "template": text} for name, text in named.items()]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": templates}))
+    encoder = PromptEncoder.load(folder)
+    plain, with_tools = (
+        encoder.decode(encoder.encode_chat([HELLO], ChatOptions(tools=tools)))
+        for tools in ("", '[{"type": "function", "function": {"name": "f"}}]')
+    )
+
+    assert HELLO.content in plain
+    assert json.loads(with_tools)[0]["function"] == {"name": "f"}
+
+
+def test_without_a_default_template_a_model_cannot_chat(tmp_path: Path) -> None:
+    """It takes plain prompts."""
+    folder = save_tokenizer(tmp_path, template=None)
+    path = folder / "tokenizer_config.json"
+    templates = [{"name": "rag", "template": CHATML}]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": templates}))
+    encoder = PromptEncoder.load(folder)
+
+    assert not encoder.has_chat_template
+    assert 3 == len(encoder.encode_text("Hi"))
+
+
 def test_an_empty_conversation_is_refused(encoder: PromptEncoder) -> None:
     """No message at all is the caller's error too."""
     with pytest.raises(InvalidRequest, match="empty conversation"):
@@ -243,6 +273,7 @@ PROBE = """
 import sys
 import warnings
 from pathlib import Path
+from streamwell.core.messages import ChatOptions
 from streamwell.core.types import Message
 from streamwell.text.detokenizer import Detokenizer
 from streamwell.text.prompt import PromptEncoder

@@ -152,6 +152,12 @@ def test_what_is_no_call_is_content(body: str, close: str) -> None:
     assert [f"a {raw}"] == [part.text for part in texts or [last]]
 
 
+@pytest.mark.parametrize("raw", ["<tool_call>\n", '<tool_call>\n{"name": "f",\n  '])
+def test_a_call_that_is_cut_off_is_content_to_its_last_space(raw: str) -> None:
+    """Nothing is lost."""
+    assert (AnswerPart(CONTENT, raw),) == parts_of(PLAIN, raw, size=1000)
+
+
 @pytest.mark.parametrize("body", ["5", "null", "true", "{}", f'[{CALL_A}, "note"]', "[[]]"])
 def test_what_is_no_list_of_calls_is_content(body: str) -> None:
     """Where a model lists its calls, nothing that it lists is left out."""

@@ -27,6 +27,8 @@ class ChatInput:
     def read(self) -> str:
         r"""One text: a line, lines that end in `\`, or lines between `\"\"\"`.
 
+        The last never begin with a slash: they are no command.
+
         Raises:
             EOFError: the input has ended.
             KeyboardInterrupt: the user pressed Ctrl-C.
@@ -59,7 +61,8 @@ class ChatInput:
         while not lines[-1].rstrip().endswith(_BLOCK):
             lines.append(self._more(_BLOCK))
         lines[-1] = lines[-1].rstrip().removesuffix(_BLOCK)
-        return "\n".join(lines).strip("\n")
+        text = "\n".join(lines).strip("\n")
+        return f" {text}" if text.startswith("/") else text
 
     def _more(self, at_end: str) -> str:
         """Another line of a text; in a pipe, the end of the input is the text's end too."""

@@ -6,13 +6,14 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypedDict
 
 import httpx2
 
 from streamwell.cli.address import Address
 from streamwell.cli.harmless import harmless
 from streamwell.core.errors import InvalidRequest, LoadError
+from streamwell.core.loopback import is_loopback
 
 CONNECT_S = 10.0
 #: A server of ours says something at least every `--sse-ping-s`; after so long it is gone.
@@ -44,9 +45,18 @@ def connected(address: Address) -> Iterator[httpx2.Client]:
 def client_of(base: str, headers: dict[str, str]) -> httpx2.Client:
     timeout = httpx2.Timeout(CONNECT_S, read=None)
     # plain HTTP needs no certificates, and loading them takes a tenth of a second
-    return httpx2.Client(
-        base_url=base, headers=headers, timeout=timeout, verify=base.startswith("https")
-    )
+    return httpx2.Client(base_url=base, headers=headers, timeout=timeout, **transport_of(base))
+
+
+def transport_of(base: str) -> _Transport:
+    """How a client gets there: this machine is reached without the proxy of the environment."""
+    is_here = is_loopback(httpx2.URL(base).host)
+    return {"verify": base.startswith("https"), "trust_env": not is_here}
+
+
+class _Transport(TypedDict):
+    verify: bool
+    trust_env: bool
 
 
 @contextlib.contextmanager
@@ -69,7 +79,7 @@ def reason_of(error: Exception) -> str:
 
 def answers(url: str) -> bool:
     try:
-        httpx2.get(f"{url}/live", timeout=2.0, verify=url.startswith("https"))
+        httpx2.get(f"{url}/live", timeout=2.0, **transport_of(url))
     except (httpx2.TransportError, httpx2.InvalidURL):
         return False
     return True

@@ -55,7 +55,10 @@ def run(models: tuple[str, ...], settings: Settings) -> None:
 def _folders(named: Mapping[str, str], settings: Settings) -> dict[str, Path]:
     """The folders of the models by their names, that of `--loader` first."""
     try:
-        folders = {name: resolve(model, settings.revision) for name, model in named.items()}
+        folders = {
+            name: resolve(model, settings.revision, with_code=settings.trust_remote_code)
+            for name, model in named.items()
+        }
     except FileNotFoundError as error:
         raise LoadError(str(error)) from error
     if settings.loader is None:

@@ -23,10 +23,7 @@ def find(models_dir: Path, name: str) -> Path | None:
     if len(parts) > 2 or any(not _is_plain(part) for part in parts):
         return None
     folder = models_dir.joinpath(*parts)
-    try:
-        return folder if _is_model(folder) else None
-    except OSError:  # no folder can have this name
-        return None
+    return folder if _is_model(folder) else None
 
 
 def _is_plain(part: str) -> bool:
@@ -52,7 +49,10 @@ def _subfolders(folder: Path) -> list[Path]:
 
 
 def _is_model(folder: Path) -> bool:
-    return (folder / "config.json").is_file() or is_adapter(folder)
+    try:
+        return (folder / "config.json").is_file() or is_adapter(folder)
+    except OSError:  # nobody can have this name, or this user may not look into it
+        return False
 
 
 def is_adapter(folder: Path) -> bool:

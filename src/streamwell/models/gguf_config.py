@@ -38,7 +38,6 @@ _ENDS = frozenset(
 )
 #: One for each head of queries; and models of experts alone.
 _OPTIONAL = ("attention.head_count_kv", "feed_forward_length")
-_CONTROL = 3
 _MAX_FACTORS = 4096
 
 
@@ -50,7 +49,7 @@ def config_of(file: Path, header: GgufHeader) -> dict[str, Any]:
     """
     metadata = header.metadata
     name = str(metadata.get("general.architecture", ""))
-    if int(_number(metadata.get("split.count", 1))) > 1:
+    if _number(metadata.get("split.count", 1)) > 1:
         raise LoadError(
             f"{file} is one part of several: merge them with `llama-gguf-split --merge`"
         )
@@ -82,15 +81,16 @@ def config_of(file: Path, header: GgufHeader) -> dict[str, Any]:
 
 def generation_config_of(header: GgufHeader) -> dict[str, Any]:
     """What `generation_config.json` would say: which tokens end an answer."""
-    metadata = header.metadata
+    return {"eos_token_id": end_ids(header.metadata)}
+
+
+def end_ids(metadata: Mapping[str, Any]) -> list[int]:
+    """The tokens that end an answer, whatever kind the file says that they are of."""
     ids = [metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
-    tokens, types = (
-        metadata.get(f"tokenizer.ggml.{name}", ()) for name in ("tokens", "token_type")
-    )
-    if isinstance(tokens, tuple) and isinstance(types, tuple):
-        pairs = enumerate(zip(tokens, types, strict=False))
-        ids += [i for i, (token, kind) in pairs if kind == _CONTROL and token in _ENDS]
-    return {"eos_token_id": sorted({i for i in ids if type(i) is int})}
+    tokens = metadata.get("tokenizer.ggml.tokens", ())
+    if isinstance(tokens, tuple):
+        ids += [i for i, token in enumerate(tokens) if token in _ENDS]
+    return sorted({i for i in ids if type(i) is int})
 
 
 def dtype_of(header: GgufHeader) -> str:

@@ -22,7 +22,7 @@ from streamwell.models.gguf_header import read_gguf
 #: What the weights are called in such a folder.
 WEIGHTS = "model.gguf"
 #: Goes into the names of the folders: changes with what is written into them.
-_VERSION = "2"
+_VERSION = "3"
 #: Ways to cut up text that are like Llama 3's: a text begins with a token of its own where the
 #: file does not say, and a word that is a token needs no merges.
 LLAMA_3_WAYS = (
@@ -79,11 +79,16 @@ def folder_of_gguf(file: Path) -> Path:
     folder = cache_dir() / key[:32]
     if folder.is_dir():
         return folder
-    contents: dict[str, Mapping[str, Any]] = {
-        "config.json": config_of(file, header),
-        "generation_config.json": generation_config_of(header),
-        "tokenizer_config.json": tokenizer_config_of(header.metadata),
-    }
+    try:
+        contents: dict[str, Mapping[str, Any]] = {
+            "config.json": config_of(file, header),
+            "generation_config.json": generation_config_of(header),
+            "tokenizer_config.json": tokenizer_config_of(header.metadata),
+        }
+    except (TypeError, ValueError, OverflowError) as error:
+        raise LoadError(f"{file} has a value of the wrong type: {error}") from error
+    except OSError as error:
+        raise LoadError(f"{file} cannot be read: {error.strerror}") from error
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="new-") as base:

@@ -17,11 +17,12 @@ _FILES = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.spm", "*.tiktoken"
 _UNREAD = ("*/*.safetensors", "consolidated*")
 
 
-def download(name: str, revision: str | None = None) -> Path:
+def download(name: str, revision: str | None = None, *, with_code: bool = False) -> Path:
     """The folder of a model of the hub, `org/name`, or a file of it, `org/name:file.gguf`.
 
     The hub is asked for what is new, for `HF_HUB_ETAG_TIMEOUT` seconds (10) at most; without an
-    answer it is what the cache holds. `revision` is a branch, a tag or a commit.
+    answer it is what the cache holds. `revision` is a branch, a tag or a commit. Python files come
+    only `with_code`.
 
     Raises:
         FileNotFoundError: there is no such model, or no way to get it; says what to do.
@@ -37,8 +38,9 @@ def download(name: str, revision: str | None = None) -> Path:
         raise FileNotFoundError(
             f"there is no folder {name}, nor can a model be so named"
         ) from error
-    folder, reason = _fetch(repo_id, file, revision, reason)
-    if folder is None:
+    wanted = [file] if file else [*_FILES, *(["*.py"] if with_code else [])]
+    folder, reason = _fetch(repo_id, wanted, revision, reason)
+    if folder is None or not (folder / (file or "config.json")).is_file():
         raise FileNotFoundError(_what_to_do(repo_id, revision, reason or "nothing was found"))
     return folder / file if file else folder
 
@@ -95,7 +97,7 @@ def _list(names: list[str]) -> str:
 
 
 def _fetch(
-    repo_id: str, file: str, revision: str | None, reason: str | None
+    repo_id: str, wanted: list[str], revision: str | None, reason: str | None
 ) -> tuple[Path | None, str | None]:
     """The folder, downloaded if there is no reason against it; or `None`, and the reason."""
     import httpx2
@@ -107,8 +109,8 @@ def _fetch(
             snapshot_download(
                 repo_id,
                 revision=revision,
-                allow_patterns=[file] if file else list(_FILES),
-                ignore_patterns=None if file else list(_UNREAD),
+                allow_patterns=wanted,
+                ignore_patterns=list(_UNREAD) if len(wanted) > 1 else None,
                 local_files_only=reason is not None,
             )
         )
@@ -116,7 +118,7 @@ def _fetch(
         return None, reason or _refusal(error)
     except (LocalEntryNotFoundError, httpx2.HTTPError, OSError, ValueError) as error:
         return None, reason or f"the download failed ({type(error).__name__}: {error})"
-    return (folder if (folder / (file or "config.json")).is_file() else None), reason
+    return folder, reason
 
 
 def _refusal(error: Exception) -> str:

@@ -43,8 +43,15 @@ def _folders(name: str) -> Iterator[str]:
     path = Path(name).expanduser()
     for parent in {path.parent, Path()}:
         for entry in _entries(parent):
-            if entry.suffix == ".gguf" or (entry / "config.json").is_file():
+            if _is_model(entry):
                 yield f"./{entry}" if parent == Path() else str(entry)
+
+
+def _is_model(entry: Path) -> bool:
+    try:
+        return entry.suffix == ".gguf" or (entry / "config.json").is_file()
+    except OSError:  # this user may not look into it
+        return False
 
 
 def _entries(folder: Path) -> list[Path]:

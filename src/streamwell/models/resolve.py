@@ -18,7 +18,7 @@ _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 _MAX_SAMPLING = 1e6
 
 
-def resolve(name: str, revision: str | None = None) -> Path:
+def resolve(name: str, revision: str | None = None, *, with_code: bool = False) -> Path:
     """The folder of a model: built in, local, or of the hub; a GGUF file gets a folder of its own.
 
     May take as long as a download; call it in a thread.
@@ -27,6 +27,7 @@ def resolve(name: str, revision: str | None = None) -> Path:
         name: of a model in the box, a folder, a GGUF file, or `org/name` or `org/name:file.gguf`
             of the hub.
         revision: a branch, tag or commit of the hub's; others have none.
+        with_code: fetch the hub's Python files, too, for `--trust-remote-code`.
 
     Raises:
         FileNotFoundError: there is no such model, or no way to get it; the message is for people.
@@ -34,8 +35,12 @@ def resolve(name: str, revision: str | None = None) -> Path:
     """
     if not name:
         raise FileNotFoundError("the name of the model is empty")
-    path = built_in_path(name) if name in BUILT_IN else Path(name).expanduser()
-    if path.exists():
+    try:
+        path = built_in_path(name) if name in BUILT_IN else Path(name).expanduser()
+        is_here = path.exists()
+    except (OSError, RuntimeError) as error:  # a folder that is closed to us, or nobody's home
+        raise FileNotFoundError(f"{name}: {error}") from error
+    if is_here:
         if revision is not None:
             raise FileNotFoundError(
                 f"{name} lies on this machine and has no revisions: leave out --revision"
@@ -44,7 +49,7 @@ def resolve(name: str, revision: str | None = None) -> Path:
     try:
         if path.is_absolute() or name.startswith((".", "~")):
             raise FileNotFoundError(f"there is no folder or file {name}")  # noqa: TRY301 - one end
-        folder = download(name, revision)
+        folder = download(name, revision, with_code=with_code)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error}{_hint(name)}") from None
     return _local(folder)

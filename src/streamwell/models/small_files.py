@@ -28,6 +28,7 @@ _MAX_MIB = {
     "merges.txt": 64,
     "tekken.json": 64,
     "*.model": 64,
+    "*.spm": 64,
     "*.tiktoken": 64,
     "*.safetensors.index.json": 64,
     "*config.json": 1,

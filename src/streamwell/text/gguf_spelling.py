@@ -14,7 +14,8 @@ from streamwell.models.gguf_folder import LLAMA_3_WAYS
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_CONTROL, _USER_DEFINED = 3, 4
+#: Kinds of tokens, as the file has them.
+CONTROL, _USER_DEFINED = 3, 4
 _GEMMA = "gemma"
 #: Phi-3's special tokens that leave the white space behind them.
 _PHI3_LEAVING = ("<unk>", "<s>", "<|endoftext|>")
@@ -50,9 +51,9 @@ def _take_tokens(made: dict[str, Any], tokens: list[str], types: list[int]) -> N
     made["model"]["vocab"] = {token: token_id for token_id, token in enumerate(tokens)}
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     made["added_tokens"] = [
-        {"id": token_id, "content": tokens[token_id], **plain, "special": kind == _CONTROL}
+        {"id": token_id, "content": tokens[token_id], **plain, "special": kind == CONTROL}
         for token_id, kind in enumerate(types)
-        if kind in (_CONTROL, _USER_DEFINED)
+        if kind in (CONTROL, _USER_DEFINED)
     ]
 
 

@@ -20,10 +20,11 @@ from typing import Any
 import structlog
 
 from streamwell.core.errors import LoadError
+from streamwell.models.gguf_config import end_ids
 from streamwell.models.gguf_folder import WEIGHTS, tokenizer_config_of
 from streamwell.models.gguf_header import read_gguf
 from streamwell.text.confinement import bare_environment, confine, cpu_limit
-from streamwell.text.gguf_spelling import respelled
+from streamwell.text.gguf_spelling import CONTROL, respelled
 
 log = structlog.get_logger()
 
@@ -108,6 +109,10 @@ def _tokenizer(metadata: Mapping[str, Any]) -> dict[str, Any]:
         if f"tokenizer.{key}" in metadata
     }
     _check_lengths(parts)
+    if "token_type" in parts:  # what ends an answer is no text, whatever kind the file says
+        for token_id in end_ids(metadata):
+            if token_id < len(parts["token_type"]):
+                parts["token_type"][token_id] = CONTROL
     architecture = metadata["general.architecture"]
     tokenizer, _ = convert_gguf_tokenizer(architecture, parts)
     tokenizer = respelled(tokenizer, architecture, parts)

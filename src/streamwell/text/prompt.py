@@ -64,7 +64,8 @@ class PromptEncoder:
         tokenizer.encode("")
         self._tokenizer = tokenizer
         self._decode = _plain_decode(tokenizer)
-        self._template = _chat_template(tokenizer)
+        #: For chats, and for chats with tools.
+        self._templates = _chat_templates(tokenizer)
         self._response_template = _response_template(tokenizer)
         self._renderer = TemplateRenderer()
         self._control_tokens = self._find_control_tokens()
@@ -95,7 +96,7 @@ class PromptEncoder:
 
     @property
     def has_chat_template(self) -> bool:
-        return self._template is not None
+        return self._templates is not None
 
     def encode_chat(
         self, messages: Sequence[Message], options: ChatOptions = _NO_OPTIONS
@@ -110,12 +111,13 @@ class PromptEncoder:
         """
         from transformers.utils.chat_template_utils import encode_marked_chat, mark_control_tokens
 
-        if self._template is None:
+        if self._templates is None:
             message = "This model has no chat template; it takes plain prompts only."
             raise InvalidRequest(message, param="messages")
         if not messages:
             raise InvalidRequest("An empty conversation has no answer.", param="messages")
-        if options.tools and not takes_tools(self._template):
+        template = self._templates[bool(options.tools)]
+        if options.tools and not takes_tools(template):
             raise InvalidRequest("the chat template of this model takes no tools", param="tools")
 
         def mark(text: str) -> str:
@@ -123,7 +125,7 @@ class PromptEncoder:
             return marked
 
         variables = chat_variables(messages, options, mark) | self._tokenizer.special_tokens_map
-        text = self._renderer.render(self._template, variables)
+        text = self._renderer.render(template, variables)
         with _failures_refused("messages"):
             ids: list[int] = encode_marked_chat(self._tokenizer, text)
         return ids
@@ -167,9 +169,9 @@ class PromptEncoder:
     def _find_control_tokens(self) -> re.Pattern[str]:
         """What must not be typed: special tokens, and others that only the template is to write."""
         named, literals = self._tokenizer.chat_control_tokens, ""
-        if self._template is not None and named is None:
+        if self._templates is not None and named is None:
             with suppress(InvalidRequest):  # it will be told to who wants to chat
-                literals = self._renderer.literals(self._template)
+                literals = "\0".join(map(self._renderer.literals, set(self._templates)))
         tokens = [
             token.content
             for token in self._tokenizer.added_tokens_decoder.values()
@@ -186,7 +188,7 @@ class PromptEncoder:
         Raises:
             HarmfulTemplate: it had to be stopped.
         """
-        if self._template is None:
+        if self._templates is None:
             return
         try:
             self.encode_chat(_SAMPLE)
@@ -209,13 +211,19 @@ def _load_tokenizer(path: Path, *, trust_remote_code: bool) -> PreTrainedTokeniz
     return AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code, **options)
 
 
-def _chat_template(tokenizer: PreTrainedTokenizerBase) -> str | None:
-    if not tokenizer.chat_template:
+def _chat_templates(tokenizer: PreTrainedTokenizerBase) -> tuple[str, str] | None:
+    """The template for chats, and that for chats with tools, which may be another."""
+    named = tokenizer.chat_template
+    if not named or (isinstance(named, dict) and "default" not in named):
         return None
-    template: str = tokenizer.get_chat_template()
-    if len(template) > _MAX_TEMPLATE_CHARS:
-        raise LoadError(f"the chat template has {len(template)} characters, which is too large")
-    return template
+    with_tools = [{"type": "function", "function": {"name": "any"}}]
+    templates: tuple[str, str] = (
+        tokenizer.get_chat_template(),
+        tokenizer.get_chat_template(tools=with_tools),
+    )
+    if (size := max(map(len, templates))) > _MAX_TEMPLATE_CHARS:
+        raise LoadError(f"the chat template has {size} characters, which is too large")
+    return templates
 
 
 def _response_template(tokenizer: PreTrainedTokenizerBase) -> ResponseTemplate | None:

@@ -48,6 +48,8 @@ class ResponseParser:
         self.num_calls = 0
         self._take(begun, is_end=True)
         self._parts, self._held, self.num_calls = [], "", 0
+        self._gaps = dict.fromkeys(self._gaps, "")
+        self._has_begun.clear()
 
     @property
     def is_reasoning(self) -> bool:
@@ -63,8 +65,8 @@ class ResponseParser:
         """What was held back; ends the answer."""
         self._take(self._held, is_end=True)
         if self._region.kind is PartKind.TOOL_CALL:
-            self._end_call("")
-        elif self._region.kind in self._has_begun and not self.num_calls:
+            self._end_call("")  # what is none is content again
+        if self._region.kind in self._has_begun and not self.num_calls:
             self._emit(self._region.kind, self._gaps[self._region.kind])
         parts, self._parts = self._parts, []
         return parts

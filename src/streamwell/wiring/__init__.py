@@ -168,5 +168,5 @@ def _check_folders(settings: Settings, data_dir: Path) -> None:
         except OSError as error:
             raise InvalidRequest(f"--trace cannot be written: {error}", "trace") from None
     for name, path in settings.adapters.items():
-        if not path.is_dir():
+        if not (_is_there(path, "lora") and path.is_dir()):
             raise InvalidRequest(f"--lora {name}={path}: there is no such folder", "lora")

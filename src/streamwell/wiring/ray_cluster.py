@@ -49,6 +49,12 @@ def engine_name(index: int) -> str:
     return f"Engine-{index}"
 
 
+async def _folder(model: str, settings: Settings) -> Path:
+    """A model on this machine; it may have to be downloaded."""
+    with_code = settings.trust_remote_code
+    return await asyncio.to_thread(resolve, model, settings.revision, with_code=with_code)
+
+
 #: Ray's default keeps a line per request, with its path, in a file of each process.
 LOGGING = LoggingConfig(enable_access_log=False, log_level="WARNING")
 
@@ -60,7 +66,7 @@ class EngineReplica(Replica):
     async def __init__(self, settings: Settings, model: str, draft: str | None) -> None:  # type: ignore[misc]  # Ray awaits it
         """Returns when the model is loaded, so that no request is sent here before."""
         configure_logging(settings.log_level, as_json=settings.log_json)
-        path = await asyncio.to_thread(resolve, model, settings.revision)
+        path = await _folder(model, settings)
         draft = None if draft is None else str(await asyncio.to_thread(resolve, draft))
         super().__init__(make_engine(settings, path, None, draft, None))
         await asyncio.to_thread(check_memory, settings, path, draft)
@@ -87,10 +93,7 @@ class Gateway:
         engines: Mapping[str, DeploymentHandle[Any]],
     ) -> None:
         configure_logging(settings.log_level, as_json=settings.log_json)
-        folders = {
-            name: await asyncio.to_thread(resolve, model, settings.revision)
-            for name, model in models.items()
-        }
+        folders = {name: await _folder(model, settings) for name, model in models.items()}
         handles: dict[Path, deque[DeploymentHandle[Any]]] = {}
         for name, handle in engines.items():
             handles.setdefault(folders[name], deque()).append(handle)

@@ -75,7 +75,8 @@ async def _read(response: httpx2.Response, start_s: float) -> Answer:
 
 def _has_text(choice: Mapping[str, Any]) -> bool:
     part = choice.get("delta") or choice
-    return bool(part.get("content") or part.get("reasoning_content") or part.get("text"))
+    # thoughts are called `reasoning` by some
+    return any(map(part.get, ("content", "reasoning_content", "reasoning", "text")))
 
 
 async def _events(response: httpx2.Response) -> AsyncIterator[tuple[float, dict[str, Any]]]:

@@ -21,7 +21,7 @@ from streamwell.cli.bench.plot import check_plot, write_plot
 from streamwell.cli.bench.recording import Recording
 from streamwell.cli.bench.report import Result, as_json, print_comparison, print_level
 from streamwell.cli.bench.workload import Workload
-from streamwell.cli.remote import CONNECT_S, connected, wait_until_ready
+from streamwell.cli.remote import CONNECT_S, connected, transport_of, wait_until_ready
 from streamwell.core.errors import InvalidRequest
 
 #: As shells count a process that SIGINT ended.
@@ -99,7 +99,7 @@ def _measure(
             headers=address.headers,
             timeout=httpx2.Timeout(CONNECT_S, read=None),
             limits=limits,
-            verify=address.base.startswith("https"),
+            **transport_of(address.base),
         ) as client:
             await drive(
                 client,
