@@ -209,6 +209,32 @@ def test_branches(page: Page, server: SpeakingServer) -> None:
     assert again == _answers(page)
 
 
+def test_what_is_asked_in_an_older_branch_is_shown_there(
+    page: Page, server: SpeakingServer
+) -> None:
+    """Also while it waits: nothing before it is hidden, and its answer is what is shown then."""
+    _numbered(server)
+    page.open(server.url + "/")
+    _ask(page, "first")
+    page.click("Regenerate")
+    page.sees(f"document.querySelector('.branches')?.innerText.includes('2/2') && {IDLE}")
+    page.click("Version before")
+    page.sees("document.querySelector('.branches').innerText.includes('1/2')")
+    busy = {"status": 503, "json": {"error": {"message": "busy"}}}
+    page.tab.route("**/v1/chat/completions", lambda route: route.fulfill(**busy))
+    page.ask("second")
+    page.has("Waiting:")
+
+    assert ["first", "second"] == _questions(page)
+    assert page.evaluate(
+        "[...document.querySelectorAll('.branches button')].every(b => b.disabled)"
+    )
+    page.tab.unroute("**/v1/chat/completions")
+    page.sees(f"document.querySelectorAll('.answer').length == 2 && {IDLE}")
+    assert "1/2" in page.evaluate("document.querySelector('.branches').innerText")
+    assert ["first", "second"] == _questions(page)
+
+
 def test_chats_are_kept_on_the_server(
     page: Page, other_device: Page, server: SpeakingServer
 ) -> None:
@@ -274,6 +300,22 @@ def test_chats_leave_and_come_back(
     other.open(f"{server.url}/#/chat/{new}")
     other.sees("document.querySelector('.answer .branches')?.innerText.includes('2/2')")
     assert (["take me along"], answers) == (_questions(other), _answers(other))
+
+
+def test_imported_chats_keep_their_order(page: Page, server: SpeakingServer) -> None:
+    """The newest is above the others, as it was; so it is with files that do not say when."""
+    page.open(server.url + "/")
+    for chats in (
+        [{"title": "b", "updated": 2000}, {"title": "a", "updated": 1000}],
+        [{"title": "d"}, {"title": "c"}],
+    ):
+        file = {"format": "streamwell.chats/1", "chats": [chat | {"items": []} for chat in chats]}
+        imported = f"imported({json.dumps(json.dumps(file))})"
+        page.evaluate(f"import('./web/transfer.js').then(({{ imported }}) => {imported})")
+
+    titles = "[...document.querySelectorAll('.chats a')].map(e => e.textContent)"
+    shown = page.sees(f"(all => all.includes('a') && all)({titles})")
+    assert ["d", "c", "b", "a"] == [title for title in shown if title in set("abcd")]
 
 
 DAMAGED: list[Any] = [
@@ -348,6 +390,92 @@ def test_settings_are_the_chats_own(page: Page, server: SpeakingServer) -> None:
     kept = "[...document.querySelectorAll('[name=system], [name=seed], [name=temperature]')]"
     values = page.evaluate(f"{kept}.map(field => field.value)")
     assert sorted(["Be brief. " * 70, "7", "0.5"]) == sorted(values)
+
+
+def test_settings_go_to_the_chat_that_they_were_opened_for(
+    page: Page, server: SpeakingServer
+) -> None:
+    """They close when another one is opened; what another tab has changed meanwhile stays."""
+    server.says("fine")
+    page.open(server.url + "/")
+    _ask(page, "Hello!")
+    chat = _chat_id(page)
+    page.click("Settings")
+    path = f"/v1/conversations/{chat}"
+    metadata = server.client.get(path).json()["metadata"]
+    others = metadata | {"settings.0": json.dumps({"system": "Be brief."})}
+    assert server.client.post(path, json={"metadata": others}).is_success
+    page.type("7", into="[name=seed]")
+    page.click("Save")
+    page.sees("!document.querySelector('dialog')")
+    kept = json.loads(server.client.get(path).json()["metadata"]["settings.0"])
+    assert {"system": "Be brief.", "seed": 7} == kept
+
+    page.click("Settings")
+    page.evaluate("location.hash = '#/'")
+    page.sees("!document.querySelector('dialog')")
+
+
+def test_a_model_that_is_served_no_more_can_be_left(page: Page, server: SpeakingServer) -> None:
+    """The page says so in its chat, and takes another for new ones."""
+    server.says("fine")
+    page.open(server.url + "/")
+    page.evaluate("""localStorage.setItem('streamwell.settings', '{"model": "gone"}')""")
+    page.tab.reload()
+    page.sees("document.querySelector('.models')?.value && !document.querySelector('.loading')")
+    _ask(page, "Hello!")
+    path = f"/v1/conversations/{_chat_id(page)}"
+    metadata = server.client.get(path).json()["metadata"] | {"settings.0": '{"model": "gone"}'}
+    assert server.client.post(path, json={"metadata": metadata}).is_success
+    page.tab.reload()
+    page.has("gone (not served)", ".models")
+    page.evaluate("""(picker => {
+      picker.value = [...picker.options].find(({ value }) => value !== 'gone').value;
+      picker.dispatchEvent(new Event('change', { bubbles: true }));
+    })(document.querySelector('.models'))""")
+    _ask(page, "And now?")
+
+    assert ["fine", "fine"] == _answers(page)
+    page.evaluate("localStorage.removeItem('streamwell.settings')")
+
+
+def test_files_that_are_read_at_the_same_time_are_all_there(
+    page: Page, server: SpeakingServer
+) -> None:
+    """However long each takes; they belong to the chat that they were dropped on."""
+    page.open(server.url + "/")
+    page.sees("document.querySelector('main')")
+    page.evaluate("""import('./web/composer.js').then(async ({ addFiles }) => {
+      const waiting = [];
+      const slow = (name) => ({ name, size: 1, arrayBuffer: () => new Promise((resolve) => {
+        waiting.push(() => resolve(new TextEncoder().encode(name).buffer));
+      }) });
+      const reading = ['a.txt', 'b.txt'].map((name) => addFiles([slow(name)]));
+      waiting.forEach((go) => go());
+      await Promise.all(reading);
+    })""")
+
+    page.has("a.txt", ".files")
+    page.has("b.txt", ".files")
+
+
+def test_code_in_a_list_stays_code(page: Page, server: SpeakingServer) -> None:
+    """Set in or not, with empty lines in it, and however long it is: prose after it is prose."""
+    code = "\n".join(f"   line({number})" for number in range(300))
+    server.says(
+        "1. One:\n```python\nimport os\n\ndef f():\n    pass\n```\n2. Two:\n"
+        f"   ```python\n{code}\n\n   more()\n   ```\n3. Run **it**.\n\nThe end."
+    )
+    page.open(server.url + "/")
+    page.ask("How?")
+    page.has("The end.", ".answer")
+    page.sees(IDLE)
+
+    bold = "[...document.querySelectorAll('.answer strong')].map(e => e.textContent)"
+    assert ["it"] == page.evaluate(bold)
+    shown = page.evaluate("[...document.querySelectorAll('.code')].map(e => e.textContent).join()")
+    assert [True, True, True] == [part in shown for part in ("def f():", "line(299)", "more()")]
+    assert "Run" not in shown
 
 
 def test_text_files_become_part_of_the_message(page: Page, server: SpeakingServer) -> None:

@@ -72,9 +72,12 @@ def test_the_key_is_asked_for_once(page: Page, open_tab: Callable[[], Page]) -> 
     with speaking_server("sk-secret") as server:
         server.says("hello")
         page.open(server.url + "/")
-        page.type("sk-wrong", into="dialog [name=key]")
-        page.press("Enter")
-        page.has("The server does not know this key.", "dialog")
+        page.press("Escape")  # the second one closes a dialog, whatever a page says to the first
+        page.press("Escape")
+        for wrong in ("sk-s\N{HORIZONTAL ELLIPSIS}t", "sk-wrong"):  # no header has the first
+            page.type(wrong, into="dialog[open] [name=key]")
+            page.press("Enter")
+            page.has("The server does not know this key.", "dialog")
         page.evaluate("document.querySelector('dialog [name=remember]').click()")
         page.type("sk-secret", into="dialog [name=key]")
         page.press("Enter")

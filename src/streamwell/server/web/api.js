@@ -1,5 +1,6 @@
 // Requests to this server: the key that they carry, and the errors that they end with.
 
+import { forGood, inTab } from './storage.js';
 import { signal } from './ui.js';
 
 const STORED_KEY = 'streamwell.key';
@@ -7,7 +8,7 @@ const STORED_KEY = 'streamwell.key';
 const MAX_KEPT_ALIVE = 8_000;
 
 // The key is sent as a header and never stands in a URL.
-let key = sessionStorage.getItem(STORED_KEY) ?? localStorage.getItem(STORED_KEY) ?? '';
+let key = inTab.get(STORED_KEY) ?? forGood.get(STORED_KEY) ?? '';
 let answerKey = null;
 let asking = null;
 
@@ -33,6 +34,10 @@ export async function send(method, path, { body, headers = {}, signal, outlivesP
     const sent = { ...headers };
     if (body !== undefined) sent['content-type'] = 'application/json';
     const used = key;
+    if (used && !isSendable(used)) {
+      await askForKey();
+      continue;
+    }
     if (used) sent.authorization = `Bearer ${used}`;
     const json = body === undefined ? undefined : JSON.stringify(body);
     const keepalive = outlivesPage && json.length < MAX_KEPT_ALIVE;
@@ -58,12 +63,16 @@ export async function call(method, path, body, options = {}) {
 /** What the person typed when asked for a key. */
 export function setKey(value, { remember }) {
   key = value.trim();
-  localStorage.removeItem(STORED_KEY);
-  sessionStorage.setItem(STORED_KEY, key);
-  if (remember) localStorage.setItem(STORED_KEY, key);
+  inTab.put(STORED_KEY, key);
+  forGood.put(STORED_KEY, remember ? key : '');
   keyAsked.value = null;
   answerKey?.();
   answerKey = asking = null;
+}
+
+/** Headers have no other characters: such a key is none of any server, and no request would leave. */
+function isSendable(text) {
+  return /^[\x21-\x7e]+$/.test(text);
 }
 
 function askForKey() {

@@ -7,10 +7,10 @@ import { addFiles, Composer, goOnBegun } from './composer.js';
 import { Dialogs, isSettingsOpen, keep } from './dialogs.js';
 import { Answer, Question } from './message.js';
 import { chooseModel, chosenModel, loading, models, refreshModels, waitUntilReady } from './models.js';
-import { settings } from './settings.js';
+import { areKnown, settings } from './settings.js';
 import { addressOf, closeOnPhones, isOpen, search, Sidebar } from './sidebar.js';
 import './theme.js';
-import { effect, html, render, useEffect, useRef, useState } from './ui.js';
+import { effect, html, isComposing, render, useEffect, useRef, useState } from './ui.js';
 
 const NEAR_END_PX = 60;
 
@@ -34,7 +34,7 @@ function Header() {
       aria-controls="sidebar" onClick=${() => { isOpen.value = !isOpen.value; }}>☰</button>
     <h1>${title}</h1>
     <${ModelPicker} />
-    <button type="button" class="quiet" aria-label="Settings" title="Settings"
+    <button type="button" class="quiet" aria-label="Settings" title="Settings" disabled=${!areKnown.value}
       onClick=${() => { isSettingsOpen.value = true; }}>⚙</button>
   </header>`;
 }
@@ -44,15 +44,17 @@ function ModelPicker() {
     const model = event.currentTarget.value;
     settings.value = { ...settings.value, model }; // what is asked from here on is asked of it
     try {
-      await keep(settings.value);
+      await keep((now) => ({ ...now, model }));
       await chooseModel(model);
     } catch (error) {
       problem.value = error.message;
     }
   };
   if (!models.value.length) return null;
-  return html`<select class="models" aria-label="Model" value=${chosenModel()?.id} onChange=${choose}>
-    ${models.value.map(({ id, status }) => html`<option value=${id} selected=${id === chosenModel()?.id}>${
+  const chosen = chosenModel()?.id ?? settings.value.model;
+  return html`<select class="models" aria-label="Model" value=${chosen} disabled=${!areKnown.value} onChange=${choose}>
+    ${!chosenModel() && html`<option value=${chosen} selected>${chosen} (not served)</option>`}
+    ${models.value.map(({ id, status }) => html`<option value=${id} selected=${id === chosen}>${
       id}${status === 'ready' ? '' : ` (${status})`}</option>`)}
   </select>`;
 }
@@ -131,7 +133,7 @@ function goToAddress() {
 document.addEventListener('keydown', (event) => {
   const isCommand = event.ctrlKey || event.metaKey;
   const letter = event.key.toLowerCase();
-  if (event.key === 'Escape' && current.value && !document.querySelector('dialog[open]')) stop();
+  if (event.key === 'Escape' && !isComposing(event) && current.value && !document.querySelector('dialog[open]')) stop();
   else if (isCommand && letter === 'k') search();
   else if (isCommand && event.shiftKey && letter === 'o') { location.hash = addressOf(''); openChat(''); closeOnPhones(); }
   else if (isCommand && letter === 'b') isOpen.value = !isOpen.value;
@@ -149,6 +151,7 @@ effect(() => {
 });
 
 async function refresh() {
+  refreshModels().catch(() => {});
   await refreshChats();
   goOnBegun();
 }
@@ -164,4 +167,3 @@ render(html`<${App} />`, document.getElementById('app'));
 goToAddress();
 waitUntilReady();
 refresh().then(look).catch((error) => { problem.value = error.message; });
-refreshModels().catch(() => {});

@@ -4,8 +4,9 @@ import { LiveAnswer } from './answer.js';
 import { call, newRequestKey } from './api.js';
 import { chatId, current, endBadly, finish, isLoading, path, pending, problem, settle, show, tree } from './chat.js';
 import { changeChat, chats, createChat } from './chats.js';
-import { giveBack, moveDraft, store } from './drafts.js';
+import { giveBack, moveDraft } from './drafts.js';
 import { requestOptions, settings } from './settings.js';
+import { inTab } from './storage.js';
 import { followRun, pause, runOf } from './stream.js';
 import { ROOT } from './tree.js';
 import { batch, effect } from './ui.js';
@@ -46,6 +47,7 @@ export function stop() {
   const live = current.value;
   if (!live) return;
   live.isStopped.value = true;
+  if (pending.value?.live === live) keep(chatId.value || pending.value.mark, pending.value); // a reload knows it
   if (live.run) cancel(live);
   else giveUpIfRefused(live);
 }
@@ -84,6 +86,7 @@ async function answer(messages, previous, text, kept = null) {
 async function send(chat, asked, { mayBeThere = false } = {}) {
   asked.live = new LiveAnswer({ isWatched: true });
   asked.live.mayBeThere = mayBeThere;
+  asked.live.isStopped.value = Boolean(asked.isStopped);
   batch(() => {
     pending.value = asked;
     problem.value = '';
@@ -92,7 +95,7 @@ async function send(chat, asked, { mayBeThere = false } = {}) {
   let place = chat;
   try {
     place = await chatFor(chat, asked);
-    if (asked.live.isStopped.value) throw new DOMException('stopped', 'AbortError');
+    if (asked.live.isStopped.value && !mayBeThere) throw new DOMException('stopped', 'AbortError');
     await started(place, asked);
     return true;
   } catch (error) {
@@ -107,14 +110,15 @@ async function send(chat, asked, { mayBeThere = false } = {}) {
 }
 
 function keep(chat, asked) {
-  const { text, previous, kept, body, key, mark } = asked;
+  const { text, previous, kept, body, key, mark, live } = asked;
+  const isStopped = live.isStopped.value;
   unheard.set(chat, asked);
-  store(STORED + chat, JSON.stringify({ text, previous, kept, body, key, mark }));
+  inTab.put(STORED + chat, JSON.stringify({ text, previous, kept, body, key, mark, isStopped }));
 }
 
 function forget(chat) {
   unheard.delete(chat);
-  store(STORED + chat, '');
+  inTab.put(STORED + chat, '');
 }
 
 /** The chat that was asked in; a new one gets the first words as its title. */
@@ -123,7 +127,7 @@ async function chatFor(chat, asked) {
     changeChat(chat, { updated: Date.now() }).catch(() => {});
     return chat;
   }
-  const { id } = await createChat(asked.text ?? '', settings.value, asked.mark);
+  const { id } = await createChat(asked.text ?? '', settings.value, { mark: asked.mark });
   forget(asked.mark);
   keep(id, asked);
   if (pending.value === asked) { // else another chat is open by now
@@ -176,7 +180,7 @@ function takeUp(id) {
 
 /** What was asked before the page was loaded again; what is refused is a draft then, whatever it was. */
 function stored(chat) {
-  const asked = JSON.parse(sessionStorage.getItem(STORED + chat));
+  const asked = JSON.parse(inTab.get(STORED + chat));
   if (asked?.text) asked.kept ??= { text: asked.text, files: [] };
   return asked;
 }
@@ -192,12 +196,12 @@ effect(() => {
  */
 export function takeBegun() {
   let begun = null;
-  const marks = Object.keys(sessionStorage).filter((name) => name.startsWith(STORED + MARK));
+  const marks = inTab.names().filter((name) => name.startsWith(STORED + MARK));
   for (const mark of marks.map((name) => name.slice(STORED.length)).filter((name) => !unheard.has(name))) {
     const asked = stored(mark);
     const chat = chats.value.find((other) => other.mark === mark);
     forget(mark);
-    if (chat) store(STORED + chat.id, JSON.stringify(asked));
+    if (chat) inTab.put(STORED + chat.id, JSON.stringify(asked));
     else if (asked.kept) giveBack('', asked.kept);
     begun ??= chat ?? null;
   }

@@ -10,6 +10,8 @@ const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^\s`]*)[^`]*$/;
 const MARKS = /^[\s`~]*$/;
 const LIST_ITEM = /^ {0,3}(?:[-*+]|\d{1,9}[.)])(?:\s|$)/;
 const TABLE_RULE = /^ {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
+//: A fence within a list, whose items set it in; the first may stand beside the mark of an item.
+const INNER_FENCE = /^(\s*)(?:(?:[-*+]|\d{1,9}[.)])\s+)?(`{3,}|~{3,})[^`]*$/;
 const MATH_OPEN = /^ {0,3}(\$\$|\\\[)/;
 const CLOSES = { $$: /\$\$\s*$/, '\\[': /\\\]\s*$/ };
 
@@ -67,14 +69,23 @@ function textBlock(text, isWhole, carriedHead = '') {
   const isList = LIST_ITEM.test(text);
   const head = carriedHead || tableHead(text);
   let lastBreak = 0;
+  let inner = null; // the fence within the list that is open
   for (let at = 0; at < text.length;) {
     const { line, end, next } = lineAt(text, at);
+    if (inner) {
+      if (inner.closing.test(line)) inner = null;
+      else if (at > MAX_OPEN_CHARS && inner.at > 0 && inner.indent < 4) return textOf(inner.at);
+      at = next;
+      continue;
+    }
     const isEmpty = line.trim() === '';
     if (isEmpty && next < text.length && at > 0) {
       const following = lineAt(text, next);
       if (following.line.trim() !== '' && endsBefore(following, isList, text, isWhole)) return textOf(next, carriedHead);
     }
-    if (at > 0 && FENCE.test(line) && !isList && end < text.length) return textOf(at, carriedHead);
+    const isInner = isList && (at === 0 || /^\s/.test(line) || LIST_ITEM.test(line));
+    if (at > 0 && FENCE.test(line) && !isInner && end < text.length) return textOf(at, carriedHead);
+    if (isInner) inner = innerFence(line, at);
     if (at > MAX_OPEN_CHARS && head && !isEmpty) return { ...textOf(at, carriedHead), carried: { head } };
     if (isEmpty || (isList && LIST_ITEM.test(line))) lastBreak = at;
     if (at > MAX_OPEN_CHARS && !head) return textOf(lastBreak || at);
@@ -82,6 +93,12 @@ function textBlock(text, isWhole, carriedHead = '') {
   }
   if (text.length > MAX_LINE_CHARS) return textOf(cutOf(text), carriedHead);
   return { ...textOf(text.length, carriedHead), isOpen: !isWhole };
+}
+
+/** The fence that a line of a list opens. */
+function innerFence(line, at) {
+  const [, indent, marks] = INNER_FENCE.exec(line) ?? [];
+  return marks ? { at, indent: indent.length, closing: new RegExp(`^\\s*\\${marks[0]}{${marks.length},}\\s*$`) } : null;
 }
 
 /** The first two lines of a table, if a text begins with one. */

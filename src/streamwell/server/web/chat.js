@@ -3,10 +3,12 @@
 import { ApiError, call } from './api.js';
 import { LiveAnswer } from './answer.js';
 import { itemsOf, loadChat } from './chats.js';
-import { settings } from './settings.js';
+import { models } from './models.js';
+import { areKnown, settings } from './settings.js';
+import { forGood } from './storage.js';
 import { followRun, pause } from './stream.js';
 import { Tree } from './tree.js';
-import { batch, computed, signal } from './ui.js';
+import { batch, computed, effect, signal } from './ui.js';
 
 //: So often is looked for what other tabs and devices have added.
 const LOOK_MS = 2500;
@@ -26,12 +28,8 @@ const livesVersion = signal(0);
 let leaving = new AbortController();
 
 export const tree = computed(() => new Tree(items.value));
-export const path = computed(() => {
-  const whole = tree.value.path(chosen.value);
-  if (!pending.value) return whole;
-  const at = whole.findIndex((item) => item.id === pending.value.previous);
-  return whole.slice(0, at + 1);
-});
+export const path = computed(() => (
+  pending.value ? tree.value.wayTo(pending.value.previous) : tree.value.path(chosen.value)));
 
 /** The answer that is being written at the end of what is shown. */
 export const current = computed(() => {
@@ -59,6 +57,7 @@ export async function openChat(id) {
     problem.value = '';
     isLoading.value = id !== '';
     settings.value = id ? {} : newChatSettings();
+    areKnown.value = id === '';
   });
   if (!id) return;
   const mine = leaving;
@@ -66,6 +65,7 @@ export async function openChat(id) {
     const [chat, found] = await Promise.all([loadChat(id), itemsOf(id)]);
     if (mine.signal.aborted) return;
     settings.value = chat.settings;
+    areKnown.value = true;
     take(found);
   } catch (error) {
     if (mine.signal.aborted) return;
@@ -84,7 +84,7 @@ function reopen(id, mine) {
 
 function newChatSettings() {
   try {
-    return JSON.parse(localStorage.getItem('streamwell.settings')) ?? {};
+    return JSON.parse(forGood.get('streamwell.settings')) ?? {};
   } catch {
     return {};
   }
@@ -115,7 +115,7 @@ export async function settle(live, left) {
       batch(() => {
         if (pending.value?.live === live) pending.value = null;
         livesVersion.value += 1;
-        for (const item of [found, tree.value.get(tree.value.previous(found.id))]) if (item) choose(item);
+        tree.value.wayTo(found.id).forEach(choose);
       });
       return;
     }
@@ -146,7 +146,7 @@ async function refresh(id, left, more = {}) {
     try {
       const item = await call('GET', `v1/conversations/${chatId.value}/items/${id}`);
       if (!left.aborted) {
-        items.value = items.value.map((old) => (old.id === id ? { ...old, ...more, ...item } : old));
+        items.value = items.value.map((old) => (old.id === id ? renewed(old, { ...more, ...item }) : old));
       }
       return item;
     } catch (error) {
@@ -155,6 +155,12 @@ async function refresh(id, left, more = {}) {
     }
   }
   return null;
+}
+
+/** The same object where nothing is new: what shows it is left alone. */
+function renewed(old, news) {
+  const item = { ...old, ...news };
+  return JSON.stringify(item) === JSON.stringify(old) ? old : item;
 }
 
 function take(found) {
@@ -207,6 +213,13 @@ async function lookOnce() {
     else if (error.status === 404) problem.value = 'This chat is not there, or no longer.';
   }
 }
+
+// what was chosen for new chats may be served no more
+effect(() => {
+  const { model, ...others } = settings.value;
+  const isGone = model && models.value.length > 0 && models.value.every(({ id }) => id !== model);
+  if (isGone && !chatId.value) settings.value = others;
+});
 
 setInterval(() => {
   if (document.visibilityState === 'visible') look();

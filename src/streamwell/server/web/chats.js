@@ -37,9 +37,9 @@ async function change(action) {
 }
 
 /** A new chat; by a `mark` it is known again to a page that has not heard its id. */
-export async function createChat(title, settings, mark) {
-  const chat = { title, settings, updated: Date.now() };
-  const metadata = { ...toMetadata(chat), mark };
+export async function createChat(title, settings, { mark, updated = Date.now() } = {}) {
+  const chat = { title, settings, updated };
+  const metadata = { ...toMetadata(chat), ...(mark && { mark }) };
   const created = fromConversation(await change(() => call('POST', PATH, { metadata })));
   show([created, ...(chats.value ?? [])]);
   return created;
@@ -47,7 +47,10 @@ export async function createChat(title, settings, mark) {
 
 let writing = Promise.resolve();
 
-/** Change what is written on a chat: `title`, `settings`, `updated`; one change after the other. */
+/**
+ * Change what is written on a chat: `title`, `updated`, and `settings` by a function of those that it
+ * has; one change after the other. Returns the chat.
+ */
 export function changeChat(id, changes) {
   const written = writing.then(() => write(id, changes));
   writing = written.catch(() => {});
@@ -55,13 +58,16 @@ export function changeChat(id, changes) {
 }
 
 /** The server takes all that is written at once; what others have written there stays. */
-async function write(id, changes) {
+async function write(id, { settings: update, ...others }) {
   const conversation = await call('GET', `${PATH}/${id}`);
+  const changes = { ...others, settings: update?.(fromConversation(conversation).settings) };
   const isReplaced = (name) => name === 'mark' || (changes.settings && /^settings\.\d+$/.test(name));
-  const others = Object.entries(conversation.metadata).filter(([name]) => !isReplaced(name));
-  const written = { ...conversation, metadata: { ...Object.fromEntries(others), ...toMetadata(changes) } };
+  const staying = Object.entries(conversation.metadata).filter(([name]) => !isReplaced(name));
+  const written = { ...conversation, metadata: { ...Object.fromEntries(staying), ...toMetadata(changes) } };
   await change(() => call('POST', `${PATH}/${id}`, { metadata: written.metadata }));
-  show([...(chats.value ?? []).filter((chat) => chat.id !== id), fromConversation(written)]);
+  const chat = fromConversation(written);
+  show([...(chats.value ?? []).filter((other) => other.id !== id), chat]);
+  return chat;
 }
 
 export async function loadChat(id) {

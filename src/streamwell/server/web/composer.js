@@ -2,9 +2,9 @@
 
 import { ask, stop, takeBegun } from './asking.js';
 import { chatId, current, isLoading, openChat } from './chat.js';
-import { draft, files, setDraft, showDraft } from './drafts.js';
+import { addFile, draft, files, setDraft, setFiles, showDraft } from './drafts.js';
 import { readText, withFiles } from './files.js';
-import { html, signal, useEffect, useLayoutEffect, useRef } from './ui.js';
+import { html, isComposing, signal, useEffect, useLayoutEffect, useRef } from './ui.js';
 
 const refusal = signal('');
 
@@ -16,9 +16,10 @@ export function goOnBegun() {
 
 export async function addFiles(list) {
   refusal.value = '';
+  const chat = chatId.value;
   for (const file of list) {
     try {
-      files.value = [...files.value, await readText(file)];
+      addFile(chat, await readText(file));
     } catch (error) {
       refusal.value = error.message;
     }
@@ -30,7 +31,7 @@ function submit() {
   const text = withFiles(kept.text, kept.files);
   if (!text.trim() || current.value || isLoading.value) return;
   setDraft('');
-  files.value = [];
+  setFiles(chatId.value, []);
   ask(text, { kept });
 }
 
@@ -47,7 +48,7 @@ export function Composer() {
     area.current.style.height = `${area.current.scrollHeight + 2}px`;
   }, [draft.value]);
   const keys = (event) => {
-    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+    if (event.key !== 'Enter' || event.shiftKey || isComposing(event)) return;
     event.preventDefault();
     submit();
   };
@@ -55,7 +56,7 @@ export function Composer() {
     ${refusal.value && html`<p class="refusal" role="alert">${refusal.value}</p>`}
     ${files.value.length > 0 && html`<ul class="files" aria-label="Files">${files.value.map((file, at) => html`<li>
       ${file.name} <button type="button" class="quiet" aria-label=${`Remove ${file.name}`}
-        onClick=${() => { files.value = files.value.toSpliced(at, 1); }}>×</button></li>`)}</ul>`}
+        onClick=${() => setFiles(chatId.value, files.value.toSpliced(at, 1))}>×</button></li>`)}</ul>`}
     <div class="box">
       <textarea ref=${area} rows="1" aria-label="Message" placeholder="Message" value=${draft.value}
         onInput=${(event) => setDraft(event.currentTarget.value)} onKeyDown=${keys}></textarea>

@@ -3,7 +3,8 @@
 import { keyAsked, setKey } from './api.js';
 import { chatId } from './chat.js';
 import { changeChat, chats, refreshChats } from './chats.js';
-import { NUMBERS, settings } from './settings.js';
+import { areKnown, NUMBERS, settings } from './settings.js';
+import { forGood } from './storage.js';
 import { theme, THEMES } from './theme.js';
 import { exported, imported, save } from './transfer.js';
 import { html, signal, useEffect, useRef } from './ui.js';
@@ -25,7 +26,9 @@ function Dialog({ label, onClose, children, canClose = true }) {
     return () => opener?.focus?.();
   }, []);
   const onCancel = (event) => { event.preventDefault(); if (canClose) onClose(); };
-  return html`<dialog ref=${dialog} aria-label=${label} onCancel=${onCancel}>${children}</dialog>`;
+  // browsers close a dialog at the second Escape, whatever is said to the first
+  const onClosed = () => { if (canClose) onClose(); else dialog.current?.showModal(); };
+  return html`<dialog ref=${dialog} aria-label=${label} onCancel=${onCancel} onClose=${onClosed}>${children}</dialog>`;
 }
 
 export function Dialogs() {
@@ -69,16 +72,18 @@ const trouble = signal('');
 
 function SettingsDialog() {
   const close = () => { trouble.value = ''; isSettingsOpen.value = false; };
+  const now = useRef(settings.value).current;
+  const chat = useRef(chatId.value).current;
+  useEffect(() => { if (chatId.value !== chat) close(); }, [chatId.value]);
   const submit = async (event) => {
     event.preventDefault();
     try {
-      await keep(settingsOf(new FormData(event.currentTarget)));
+      await keep(changesOf(now, settingsOf(new FormData(event.currentTarget))));
       close();
     } catch (error) {
       trouble.value = error.message;
     }
   };
-  const now = settings.value;
   return html`<${Dialog} label="Settings" onClose=${close}>
     <form onSubmit=${submit}>
       <h2>Settings</h2>
@@ -106,9 +111,21 @@ function SettingsDialog() {
   <//>`;
 }
 
+/** What the form says in place of what it was opened with, as a change of what is kept by then. */
+function changesOf({ model: _, ...before }, after) {
+  const names = Object.keys({ ...before, ...after }).filter((name) => before[name] !== after[name]);
+  return (kept) => {
+    const changed = { ...kept };
+    for (const name of names) {
+      if (after[name] === undefined) delete changed[name];
+      else changed[name] = after[name];
+    }
+    return changed;
+  };
+}
+
 function settingsOf(form) {
-  const { model } = settings.value;
-  const changed = model ? { model } : {};
+  const changed = {};
   if (form.get('system').trim()) changed.system = form.get('system');
   for (const { name } of NUMBERS) if (form.get(name) !== '') changed[name] = Number(form.get(name));
   if (form.get('thinking')) changed.thinking = form.get('thinking') === 'true';
@@ -123,11 +140,13 @@ function toolsOf(text) {
   throw new Error('Tools must be a list in JSON.');
 }
 
-/** Keep settings with the chat, or for chats to come. */
-export async function keep(changed) {
-  if (chatId.value) await changeChat(chatId.value, { settings: changed });
-  else localStorage.setItem('streamwell.settings', JSON.stringify(changed));
-  settings.value = changed;
+/** Change the settings that are kept with the chat, or for chats to come. */
+export async function keep(update) {
+  if (!areKnown.value) return;
+  const chat = chatId.value;
+  const kept = chat ? (await changeChat(chat, { settings: update })).settings : update(settings.value);
+  if (!chat) forGood.put('streamwell.settings', JSON.stringify(kept));
+  if (chatId.value === chat) settings.value = kept;
 }
 
 function Transfer() {
@@ -138,14 +157,15 @@ function Transfer() {
     try {
       const number = await imported(await file.text());
       trouble.value = `${number} ${number === 1 ? 'chat was' : 'chats were'} imported.`;
-      await refreshChats();
     } catch (error) {
       trouble.value = error.message;
     }
+    await refreshChats().catch(() => {});
   };
   const give = async () => {
     try {
-      save(await exported(chats.value ?? []), 'streamwell-chats.json');
+      await refreshChats();
+      save(await exported(chats.value), 'streamwell-chats.json');
     } catch (error) {
       trouble.value = error.message;
     }

@@ -1,11 +1,11 @@
 // What one message looks like, and what can be done with it.
 
 import { giveResults, regenerate, resend } from './asking.js';
-import { choose, current, liveOf, tree } from './chat.js';
+import { choose, current, liveOf, pending, tree } from './chat.js';
 import { textOf } from './chats.js';
 import { contextLength } from './models.js';
 import { copyText, MarkdownView, PlainView } from './view.js';
-import { html, signal, useEffect, useLayoutEffect, useRef, useState } from './ui.js';
+import { html, isComposing, signal, useEffect, useLayoutEffect, useRef, useState } from './ui.js';
 
 /** Questions that are being written anew, by their items: until one is on the server it can fail. */
 const edits = signal(new Map());
@@ -24,7 +24,7 @@ export function Question({ item, text }) {
   const said = item ? textOf(item) : text;
   const isTool = item?.role === 'tool';
   const edited = item ? edits.value.get(item.id) : undefined;
-  if (edited !== undefined) return html`<${Editor} text=${edited} onDone=${async (changed) => {
+  if (edited !== undefined) return html`<${Editor} text=${edited} onWrite=${(now) => edits.value.set(item.id, now)} onDone=${async (changed) => {
     setEdit(item, changed);
     if (changed !== null && await resend(item, changed)) setEdit(item, null);
   }} />`;
@@ -40,17 +40,18 @@ export function Question({ item, text }) {
   </article>`;
 }
 
-function Editor({ text, onDone }) {
+function Editor({ text, onWrite, onDone }) {
   const area = useRef(null);
   useEffect(() => area.current.focus(), []);
   const keys = (event) => {
+    if (isComposing(event)) return;
     if (event.key === 'Escape') { event.stopPropagation(); onDone(null); }
-    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); done(); }
+    if (event.key === 'Enter' && !event.shiftKey) { event.preventDefault(); done(); }
   };
   const done = () => { if (area.current.value.trim() && !current.value) onDone(area.current.value); };
   return html`<div class="message question editor">
     <textarea ref=${area} aria-label="Edit message" rows=${Math.min(12, text.split('\n').length + 1)}
-      onKeyDown=${keys} defaultValue=${text}></textarea>
+      onKeyDown=${keys} onInput=${(event) => onWrite(event.currentTarget.value)} defaultValue=${text}></textarea>
     <div class="actions">
       <button type="button" onClick=${() => onDone(null)}>Cancel</button>
       <button type="button" class="primary" disabled=${current.value !== null} onClick=${done}>Send</button>
@@ -162,10 +163,11 @@ function Branches({ item }) {
   if (all.length < 2) return null;
   const at = all.findIndex(({ id }) => id === item.id);
   const step = (by) => choose(all[at + by]);
+  const isFixed = pending.value !== null; // what is asked belongs to the way that is shown
   return html`<span class="branches" role="group" aria-label="Versions">
-    <button type="button" class="quiet" aria-label="Version before" disabled=${at === 0} onClick=${() => step(-1)}>‹</button>
+    <button type="button" class="quiet" aria-label="Version before" disabled=${isFixed || at === 0} onClick=${() => step(-1)}>‹</button>
     <span>${at + 1}/${all.length}</span>
-    <button type="button" class="quiet" aria-label="Version after" disabled=${at === all.length - 1} onClick=${() => step(1)}>›</button>
+    <button type="button" class="quiet" aria-label="Version after" disabled=${isFixed || at === all.length - 1} onClick=${() => step(1)}>›</button>
   </span>`;
 }
 

@@ -11,9 +11,11 @@ export const models = signal([]);
 /** What the server says while it is not ready; `null` when it is. `{text, progress}` */
 export const loading = signal({ text: 'Connecting…', progress: null });
 
+/** The model that answers; `null` if it is not served, or not known yet. */
 export function chosenModel() {
   const all = models.value;
-  return all.find(({ id }) => id === settings.value.model) ?? all[0] ?? null;
+  const { model } = settings.value;
+  return (model ? all.find(({ id }) => id === model) : all[0]) ?? null;
 }
 
 export function contextLength() {
@@ -50,6 +52,7 @@ async function look() {
 
 /** Answer with this model from now on; one that is not loaded, is. Throws `ApiError`. */
 export async function chooseModel(id) {
+  await refreshModels().catch(() => {});
   const model = models.value.find((other) => other.id === id);
   if (model && model.status !== 'ready' && !model.loads_on_request) await load(id);
 }

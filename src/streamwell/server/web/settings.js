@@ -4,6 +4,8 @@ import { signal } from './ui.js';
 
 /** Those of the chat that is open; what is missing is left to the server. */
 export const settings = signal({});
+/** Whether these are they: while a chat is being opened, nobody knows what a change would replace. */
+export const areKnown = signal(true);
 
 export const NUMBERS = [
   { name: 'temperature', label: 'Temperature', min: 0, max: 100, step: 'any', hint: '0 is greedy' },

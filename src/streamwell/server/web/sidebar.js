@@ -3,7 +3,7 @@
 import { chatId } from './chat.js';
 import { changeChat, chats, deleteChat } from './chats.js';
 import { confirmed } from './dialogs.js';
-import { html, signal, useRef, useState } from './ui.js';
+import { html, isComposing, signal, useRef, useState } from './ui.js';
 
 const sought = signal('');
 export const isOpen = signal(matchMedia('(min-width: 800px)').matches);
@@ -58,6 +58,7 @@ function Rename({ chat, onDone }) {
     if (title && title !== chat.title) await attempt(() => changeChat(chat.id, { title }));
   };
   const keys = (event) => {
+    if (isComposing(event)) return;
     if (event.key === 'Enter') save();
     if (event.key === 'Escape') { event.stopPropagation(); onDone(); }
   };

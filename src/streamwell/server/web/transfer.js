@@ -10,9 +10,9 @@ const MAX_NEW_ITEMS = 20;
 /** All of these chats, with all branches, as the text of a file. */
 export async function exported(chats) {
   const whole = [];
-  for (const { id, title, settings } of chats) {
+  for (const { id, title, settings, updated } of chats) {
     const items = await itemsOf(id);
-    whole.push({ title, settings, items: items.map(exportedItem) });
+    whole.push({ title, settings, updated, items: items.map(exportedItem) });
   }
   return JSON.stringify({ format: FORMAT, chats: whole }, null, 1);
 }
@@ -32,8 +32,16 @@ export async function imported(text) {
   }
   if (file?.format !== FORMAT || !Array.isArray(file.chats)) throw new Error(`the file is no ${FORMAT}`);
   file.chats.forEach(check); // all of them before the first one is made
-  for (const chat of file.chats) await importChat(chat);
-  return file.chats.length;
+  let number = 0;
+  try {
+    for (const chat of file.chats.toReversed()) { // the newest comes last, as it did
+      await importChat(chat);
+      number += 1;
+    }
+  } catch (error) {
+    throw new Error(`The last ${number} of ${file.chats.length} chats were imported; then: ${error.message}`);
+  }
+  return number;
 }
 
 /** Throws `Error` if a chat of a file is none. */
@@ -56,8 +64,9 @@ function isJson(text) {
   }
 }
 
-async function importChat({ title, settings, items }) {
-  const chat = await createChat(String(title ?? ''), settings ?? {});
+async function importChat({ title, settings, updated, items }) {
+  const when = Number.isFinite(updated) ? { updated } : {};
+  const chat = await createChat(String(title ?? ''), settings ?? {}, when);
   const tree = new Tree(items.map((item) => ({ ...item, previous_item_id: item.previous })));
   const newIds = new Map([[ROOT, ROOT]]);
   for (const row of rowsOf(tree)) {

@@ -36,7 +36,7 @@ export class Tree {
 
   /** The items from the beginning to the end of the way that goes by `chosen`, or else the newest. */
   path(chosen) {
-    const wanted = this.#ancestors(this.items.at(-1)?.id);
+    const wanted = new Set(this.wayTo(this.items.at(-1)?.id).map(({ id }) => id));
     const path = [];
     for (let at = ROOT; this.#children.has(at);) {
       const branches = this.#children.get(at);
@@ -48,9 +48,10 @@ export class Tree {
     return path;
   }
 
-  #ancestors(id) {
-    const found = new Set();
-    for (let at = id; at && at !== ROOT; at = this.previous(at)) found.add(at);
-    return found;
+  /** The items from the beginning to one of them; none if that is the beginning, or not there. */
+  wayTo(id) {
+    const way = [];
+    for (let item = this.get(id); item; item = this.get(this.previous(item.id))) way.unshift(item);
+    return way;
   }
 }

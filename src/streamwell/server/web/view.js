@@ -193,14 +193,29 @@ document.addEventListener('click', (event) => {
   if (button) copyText(button.closest('.code').querySelector('code').textContent, button);
 });
 
+/** What stands on buttons that say something else for a moment. */
+const labels = new WeakMap();
+
 /** Put a text on the clipboard, and say so on the button for a moment. */
 export async function copyText(text, button) {
-  const label = button.textContent;
+  if (!labels.has(button)) labels.set(button, button.textContent);
   try {
     await navigator.clipboard.writeText(text);
     button.textContent = 'Copied';
-  } catch {
-    button.textContent = 'Not allowed';
+  } catch { // without TLS browsers have the old way only
+    button.textContent = copySelected(text) ? 'Copied' : 'Not allowed';
   }
-  setTimeout(() => { button.textContent = label; }, 1500);
+  setTimeout(() => { button.textContent = labels.get(button); }, 1500);
+}
+
+function copySelected(text) {
+  const area = document.createElement('textarea');
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  try {
+    return document.execCommand('copy');
+  } finally {
+    area.remove();
+  }
 }
