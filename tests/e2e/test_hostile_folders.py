@@ -106,14 +106,20 @@ def test_links_are_no_harm(tmp_path: Path, loading: LoadingProcess, model_impl: 
     assert loading.load(copy_of_brooklet(tmp_path / "model"), model_impl).refusal is None
 
 
-def test_code_runs_when_it_is_trusted(tmp_path: Path, loading: LoadingProcess) -> None:
-    """`--trust-remote-code` does what it says: this canary is written, and the model loaded."""
+@pytest.mark.parametrize("model_impl", ["auto", "transformers"])
+def test_code_runs_when_it_is_trusted(
+    tmp_path: Path, loading: LoadingProcess, model_impl: str
+) -> None:
+    """`--trust-remote-code` does what it says: this canary is written, and the model loaded.
+
+    Though it says that it is of a family that our decoders have.
+    """
     canary = make("remote_code", tmp_path / "model")
     with (tmp_path / "model" / "modeling_evil.py").open("a") as code:
         code.write("from transformers import LlamaForCausalLM\n")
         code.write("class Evil(LlamaForCausalLM): pass\n")
 
-    report = loading.load(tmp_path / "model", "transformers", trust_remote_code=True)
+    report = loading.load(tmp_path / "model", model_impl, trust_remote_code=True)
 
     assert report.refusal is None
     assert canary.exists()

@@ -70,6 +70,7 @@ def test_what_is_not_fully_known_is_not_guessed(name: str) -> None:
         ("llama", {"rope_parameters": {"rope_type": "proportional", "rope_theta": 1e4}}),
         ("llama", {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}),
         ("llama", {"rope_scaling": {"type": "mrope"}}),
+        ("llama", {"is_causal": False}),
         ("llama", {"rope_scaling": ["linear"]}),
         ("mistral-window", {"layer_types": ["full_attention"] * 2}),
         ("qwen2-window", {"layer_types": ["full_attention"]}),
@@ -89,6 +90,8 @@ def test_what_is_not_fully_known_is_not_guessed(name: str) -> None:
         ("falcon", {"alibi": True}),
         ("falcon-groups", {"parallel_attn": False}),
         ("smollm3", {"no_rope_layers": [1, 2, 1, 0]}),
+        ("smollm3", {"sliding_window": 8, "layer_types": ["sliding_attention"] * 4}),
+        ("gemma3", {"rope_scaling": {"type": "linear", "factor": 8.0}}),
     ],
 )
 def test_what_a_config_says_is_not_ignored(name: str, changes: dict[str, Any]) -> None:

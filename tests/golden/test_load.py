@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from engine_rig import EngineRig, load_model, make_requests, reference_tokens
 from safetensors.torch import load_file, save_file
-from tiny_models import build, build_config
+from tiny_models import CONFIGS, build, build_config
 from transformers import (
     BartConfig,
     DiffLlamaConfig,
@@ -216,6 +217,39 @@ def test_positions_that_a_model_lacks_are_not_offered(tmp_path: Path) -> None:
     for name, end in {"gpt2": 128, "phi3-longrope": 64, "opt": 128}.items():
         folder = build(name, tmp_path / name)
         assert end == max_positions(json.loads((folder / "config.json").read_text()))
+
+
+@pytest.mark.parametrize("kind", ["longrope", "su", "yarn"])
+@pytest.mark.parametrize("change", [{}, {"quantization_config": {"bits": 4}}])
+def test_longrope_ends_where_it_would_turn_otherwise(kind: str, change: dict[str, Any]) -> None:
+    """By any name that Phi-3's configs have for it, and on whatever code it runs."""
+    factors = {"type": kind, "short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
+    config = CONFIGS["phi3-longrope"]().to_dict() | change
+    for name in ("rope_parameters", "rope_scaling"):
+        config.pop(name, None)
+    config |= {"rope_scaling": factors, "original_max_position_embeddings": 64}
+
+    assert 64 == max_positions(config)
+
+
+@pytest.mark.parametrize("implementation", ["auto", "torch", "transformers"])
+def test_a_model_that_looks_ahead_is_refused(tmp_path: Path, implementation: str) -> None:
+    """Those made for embeddings; as one that does not, it would say something else."""
+    folder = build("llama", tmp_path)
+    edit_config(folder, is_causal=False)
+
+    with pytest.raises(LoadError, match=r"look at those after them|does not know"):
+        load_model(folder, implementation)
+
+
+def test_doubles_are_computed_in_pytorch(tmp_path: Path) -> None:
+    """The native helper has none."""
+    folder = build("llama", tmp_path)
+    file = folder / "model.safetensors"
+    weights = {name: tensor.double() for name, tensor in load_file(file).items()}
+    save_file(weights, file, metadata={"format": "pt"})
+
+    assert "torch" == load_model(folder).info.implementation
 
 
 def test_a_context_over_the_trained_one_is_refused(tmp_path: Path) -> None:

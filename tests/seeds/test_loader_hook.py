@@ -49,10 +49,24 @@ def load_names():
 
 def load_what_is_missing():
     return open("weights.bin")
+
+def load_own_class():
+    from transformers import LlamaForCausalLM
+    from streamwell.models import brooklet_path
+
+    class Mine(LlamaForCausalLM):
+        pass
+
+    return Mine.from_pretrained(brooklet_path()), load_model()[1]
 """
 MISTAKES = {
     "my_models:load_nothing": "it returned a builtins.NoneType, not (model, tokenizer)",
     "my_models:load_names": "the model it returned is a builtins.str, not one of Transformers",
+    "my_models:load_own_class": (
+        "the model it returned is a my_models.load_own_class.<locals>.Mine, whose code is not "
+        "saved with its weights: call register_for_auto_class on the class, and serve with "
+        "--trust-remote-code"
+    ),
     "my_models:load_what_is_missing": (
         "FileNotFoundError: [Errno 2] No such file or directory: 'weights.bin' "
         "(my_models.py, line 27)"

@@ -81,9 +81,13 @@ def assemble(
     """
     device = device_of(config.device)
     dtype = dtype_of(config, model_config, device)
+    code = (model_config.get("auto_map") or {}) if config.trust_remote_code else {}
     if is_encoder_decoder(model_config):
+        if "AutoModelForSeq2SeqLM" in code:
+            raise LoadError("encoder-decoders with code of their own are not served")
         return _encoder_decoder(config, path, model_config, max_model_len, dtype, device, report)
-    spec = None if config.model_impl == "transformers" else describe(model_config)
+    has_code = "AutoModelForCausalLM" in code  # it may do anything with the weights of a family
+    spec = None if has_code or config.model_impl == "transformers" else describe(model_config)
     if spec is None:
         return _foreign(config, path, dtype, device, report)
     return _own_decoder(config, path, model_config, spec, max_model_len, dtype, device, report)

@@ -149,6 +149,8 @@ def _probe(model: Any) -> tuple[list[LayerShape], int]:  # noqa: ANN401 - Transf
     else:
         raise LoadError("the model's logits are not finite: its weights are damaged")
     config = model.config.get_text_config()
+    if not getattr(config, "is_causal", True):  # the mask says it, which is not asked for
+        raise LoadError(f"{_NOT_YET}: its tokens look at those after them")
     if sorted(probe.shapes) != list(range(config.num_hidden_layers)):
         raise LoadError(f"{_NOT_YET}: not all layers are attention")
     _check_windows(config, probe)

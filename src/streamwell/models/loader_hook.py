@@ -88,6 +88,11 @@ def _save(model: Any, tokenizer: Any, folder: Path) -> None:  # noqa: ANN401 - w
         raise _UnfitError(f"the tokenizer it returned is {_kind(tokenizer)}, not Transformers' own")
     if getattr(model, "_hf_peft_config_loaded", False):
         raise _UnfitError("the model has adapters inside: return PeftModel.from_pretrained(…)")
+    if not type(model).__module__.startswith("transformers.") and not model._auto_class:
+        raise _UnfitError(
+            f"the model it returned is {_kind(model)}, whose code is not saved with its weights: "
+            "call register_for_auto_class on the class, and serve with --trust-remote-code"
+        )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 

@@ -90,10 +90,16 @@ def max_positions(config: Mapping[str, Any]) -> int | None:
         return spec.max_position_embeddings
     rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
     limits = [next((config[name] for name in POSITIONS if config.get(name)), None)]
-    if rope.get("rope_type", rope.get("type")) == "longrope":
+    ropes = [rope, *(nested for nested in rope.values() if isinstance(nested, dict))]
+    if any(map(_is_longrope, ropes)):
         # beyond it a sequence would turn in another way, and its neighbours with it
-        limits += [c.get("original_max_position_embeddings") for c in (config, rope)]
+        limits += [c.get("original_max_position_embeddings") for c in (config, *ropes)]
     return min((limit for limit in limits if limit), default=None)
+
+
+def _is_longrope(rope: Mapping[str, Any]) -> bool:
+    """By whatever name: Phi-3's configs have called it `su`, and `yarn`."""
+    return rope.get("rope_type", rope.get("type")) in ("longrope", "su") or "long_factor" in rope
 
 
 def canonical_weights(

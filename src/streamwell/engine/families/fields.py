@@ -34,6 +34,7 @@ class Fields:
             NotKnownError: a name is used in both meanings, or the weights are not plain ones.
         """
         require(not any(config.get(name) for name in _FOREIGN))
+        require(config.get("is_causal", True) is True)
         self._values = {**defaults, **config}
         for ours, theirs in names.items():
             require(ours not in config or config[ours] == config.get(theirs))

@@ -106,6 +106,7 @@ def _gemma3_ropes(fields: Fields) -> dict[str, Rope]:
     }
     require(nested.keys() <= thetas.keys())
     given = {kind: {"rope_theta": t, **(nested.get(kind) or {})} for kind, t in thetas.items()}
+    require(not scaling or "rope_type" in scaling)  # by its old name Transformers ignores it
     given[FULL] |= scaling
     require(all(rope.get("partial_rotary_factor", 1) == 1 for rope in given.values()))
     head_dim = fields.size("head_dim")

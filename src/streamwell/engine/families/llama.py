@@ -154,6 +154,7 @@ def _smollm3(fields: Fields) -> DecoderSpec:
     require(all(turn in (0, 1) for turn in turns))
     slides = fields.flag("use_sliding_window") and fields.get("sliding_window") is not None
     kinds = kinds_of(fields, [SLIDING if slides and not turn else FULL for turn in turns])
+    require(slides or SLIDING not in kinds)
     rope = read_rope(fields, head_dim_of(fields), theta=2e6)
     return decoder_spec(
         fields,

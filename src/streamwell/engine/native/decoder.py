@@ -27,6 +27,7 @@ from streamwell.engine.native.library import (
     NormStruct,
     StackStruct,
 )
+from streamwell.engine.native.linear import are_stored
 from streamwell.engine.native.packing import Packer
 from streamwell.engine.quantization import head_quantization
 from streamwell.engine.rotary import frequencies
@@ -67,7 +68,7 @@ def supports(spec: DecoderSpec, weights: Weights) -> bool:
         and (spec.residual_multiplier == 1 or spec.norm_placement == "before")
         and (spec.logits_divisor == 1 or "lm_head.bias" not in weights)
     )
-    if not has_block or spec.head_dim % _LANES:
+    if not has_block or spec.head_dim % _LANES or not are_stored(weights):
         return False
     if not spec.is_gated:
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import mmap
+from collections.abc import Mapping
 
 import torch
 
@@ -47,6 +48,11 @@ def storage_kind(
     if kind == "none":
         return _STORED[weight.dtype]
     return {"int8": Kind.INT8, "int4": Kind.INT4}[kind]
+
+
+def are_stored(weights: Mapping[str, torch.Tensor]) -> bool:
+    """Whether the helper can have all of these; PyTorch computes with doubles, too."""
+    return all(weight.dtype in _STORED for weight in weights.values())
 
 
 class PackedLinear:

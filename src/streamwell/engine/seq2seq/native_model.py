@@ -20,6 +20,7 @@ from streamwell.engine.native.batch import (
     token_ids_of,
 )
 from streamwell.engine.native.cache import LayerCache
+from streamwell.engine.native.linear import are_stored
 from streamwell.engine.native.packing import Packer
 from streamwell.engine.quantization import head_quantization
 from streamwell.engine.seq2seq.embeddings import Weights, head_bias, head_weight
@@ -39,7 +40,10 @@ def supports(spec: Seq2SeqSpec, weights: Weights) -> bool:
     # without a norm before the head there is nothing to fold its factor into
     can_scale = spec.has_final_norm or spec.head_scale == 1.0
     return (
-        spec.activation in ACTIVATIONS and can_scale and all(size % _LANES == 0 for size in sizes)
+        spec.activation in ACTIVATIONS
+        and can_scale
+        and all(size % _LANES == 0 for size in sizes)
+        and are_stored(weights)
     )
 
 
