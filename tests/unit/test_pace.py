@@ -49,8 +49,6 @@ def test_short_prompts_alone_do_not_make_tokens_look_dear() -> None:
     """Most of what such a step takes is what any step takes: the weights are read."""
     pace = Pace(STRETCH)
     decode_s, token_s = 0.015, 0.00006
-    pace.observe(0, 10, decode_s + 10 * token_s)
-    assert FIRST_TOKENS == pace.prefill_limit()
     pace.observe(1, 0, decode_s)
     pace.observe(0, 500, decode_s + 500 * token_s)
     limit = pace.prefill_limit()

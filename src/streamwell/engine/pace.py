@@ -64,7 +64,7 @@ class Pace:
                 return
             # a mixed step that took no longer than a decode says that tokens cost little
             seconds = max(seconds, least_s)
-        elif num_decodes or num_prefill_tokens < FIRST_TOKENS:
+        elif num_decodes:
             return
         self._token_s = _mean(self._token_s, seconds / num_prefill_tokens)
 
