@@ -89,14 +89,18 @@ def reference(stops: tuple[str, ...], text: str) -> tuple[str, str | None]:
     return text[: len(text) - held], None
 
 
+def random_case(rng: random.Random) -> tuple[tuple[str, ...], str]:
+    """Stop strings, and a text that has many beginnings of them."""
+    count, size = rng.choice((1, 2, 4)), rng.randint(0, 30)
+    stops = tuple("".join(rng.choices("ab", k=rng.randint(1, 8))) for _ in range(count))
+    return stops, "".join(rng.choices("abc", weights=(6, 6, 1), k=size))
+
+
 def test_every_push_agrees_with_a_plain_reference() -> None:
     """Thousands of random texts, cut at random: exactly what is certain is out, after each push."""
     rng = random.Random(7)
     for _ in range(2500):
-        stops = tuple(
-            "".join(rng.choices("ab", k=rng.randint(1, 8))) for _ in range(rng.choice((1, 2, 4)))
-        )
-        text = "".join(rng.choices("abc", weights=(6, 6, 1), k=rng.randint(0, 30)))
+        stops, text = random_case(rng)
         stop, released, end = StopFilter(stops), "", 0
         while end < len(text):
             start, end = end, min(len(text), end + rng.randint(1, 6))
@@ -110,10 +114,7 @@ def test_a_stop_string_may_begin_in_what_was_let_pass() -> None:
     """It stops where it ends, and takes back nothing; one that has ended there stops nothing."""
     rng = random.Random(8)
     for _ in range(2500):
-        stops = tuple(
-            "".join(rng.choices("ab", k=rng.randint(1, 8))) for _ in range(rng.choice((1, 2, 4)))
-        )
-        text = "".join(rng.choices("abc", weights=(6, 6, 1), k=rng.randint(0, 30)))
+        stops, text = random_case(rng)
         num_passed = rng.randint(0, len(text))
         stop, start = StopFilter(stops), 0
         released = ""
