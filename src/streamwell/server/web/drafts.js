@@ -1,6 +1,7 @@
 // What is written and not sent, by chat: it outlives a reload.
 
 import { chatId } from './chat.js';
+import { withFiles } from './files.js';
 import { inTab } from './storage.js';
 import { signal } from './ui.js';
 
@@ -46,8 +47,9 @@ export function moveDraft(from, to) {
 /** What could not be sent is to be written again, before what has been written since. */
 export function giveBack(chat, { text, files: added }) {
   const isOpen = chat === chatId.value;
-  const joined = [text, isOpen ? draft.value : storedDraft(chat)].filter(Boolean).join('\n\n');
-  setFiles(chat, [...added, ...(filesOf.get(chat) ?? [])]);
-  if (isOpen) setDraft(joined);
-  else inTab.put(storedAt(chat), joined);
+  const parts = [isOpen ? text : withFiles(text, added), isOpen ? draft.value : storedDraft(chat)];
+  const joined = parts.filter(Boolean).join('\n\n');
+  if (!isOpen) return inTab.put(storedAt(chat), joined);
+  setDraft(joined);
+  setFiles(chat, [...added, ...files.value]);
 }
