@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(30)
 
 PATH = "/v1/responses"
 BODY: dict[str, Any] = {"input": "ab", "max_output_tokens": 5}
-NOT_FOUND = (400, "previous_response_id", "previous_response_not_found")
+NOT_FOUND = (404, "previous_response_id", "previous_response_not_found")
 
 
 def _text(response: dict[str, Any]) -> str:
@@ -184,7 +184,7 @@ def test_a_response_goes_on_from_the_one_before() -> None:
 
 
 def test_what_cannot_be_gone_on_from_is_told() -> None:
-    """409 for a response that has not ended; 400 for an unknown, a deleted and a wrong one."""
+    """409 for a response that has not ended; 404 for an unknown, a deleted and a wrong one."""
 
     async def test(rig: Rig) -> None:
         async def refusal(response_id: str) -> tuple[int, str | None, str | None]:

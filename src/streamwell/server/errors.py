@@ -22,6 +22,7 @@ from streamwell.core.errors import (
     LoadError,
     ModelNotFound,
     NotEnoughMemory,
+    PreviousResponseNotFound,
     RunNotEnded,
     RunNotFound,
     StoreFailed,
@@ -36,6 +37,7 @@ _SERVER = "server_error"
 
 #: Error class to status, type and code; the first row that matches counts.
 _TABLE: tuple[tuple[type[StreamwellError], int, str, str | None], ...] = (
+    (PreviousResponseNotFound, 404, _INVALID, None),
     (InvalidRequest, 400, _INVALID, None),
     (ModelNotFound, 404, _INVALID, "model_not_found"),
     (RunNotFound, 404, _INVALID, "run_not_found"),
