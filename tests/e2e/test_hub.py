@@ -26,7 +26,8 @@ from streamwell.core.errors import LoadError
 from streamwell.models.resolve import resolve
 for arguments in json.loads(sys.argv[1]):
     try:
-        print(json.dumps([str(resolve(*arguments)), None]))
+        folder = resolve(*arguments[:2], with_code="with code" in arguments)
+        print(json.dumps([str(folder), None]))
     except (FileNotFoundError, LoadError) as error:
         print(json.dumps([None, str(error)]))
 """
@@ -34,6 +35,7 @@ _UNWANTED = {
     "pytorch_model.bin": b"never",
     "consolidated.safetensors": b"never",
     "original/model.safetensors": b"never",
+    "modeling_own.py": b"never, unless it is trusted",
     "README.md": b"never",
 }
 
@@ -107,6 +109,15 @@ def test_what_is_needed_is_downloaded_once(hub: Hub, machine: Machine) -> None:
     assert not (first / "original").exists()
     assert {"Bearer secret"} == {sent for _, path, sent in hub.requests if "org/" in path}
     assert 4096 == context_of(gated)
+
+
+def test_code_is_fetched_where_it_is_trusted(hub: Hub, machine: Machine) -> None:
+    """And nothing else that is not wanted."""
+    ((folder, _),) = machine.resolve(("org/tiny", "main", "with code"), url=hub.url)
+
+    assert folder is not None
+    there = {str(file.relative_to(folder)) for file in folder.rglob("*")}
+    assert {"modeling_own.py"} == there & set(_UNWANTED)
 
 
 def test_a_revision_is_another_model_and_is_there_without_the_hub(

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from streamwell.cli.address import Address
+from streamwell.cli.remote import transport_of
 from streamwell.core.errors import InvalidRequest
 
 
@@ -70,3 +71,17 @@ def test_keys_that_no_header_can_hold_are_refused(key: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^--api-key must be printable ASCII"):
         _ = Address(api_key=(key,)).headers
     assert {"authorization": "Bearer sk-1"} == Address(api_key=(" sk-1\r\n",)).headers
+
+
+@pytest.mark.parametrize(
+    ("url", "is_here"),
+    [
+        ("http://127.0.0.1:8000", True),
+        ("http://localhost", True),
+        ("http://[::1]:8000", True),
+        ("https://example.org/v1", False),
+    ],
+)
+def test_this_machine_is_reached_without_a_proxy(url: str, is_here: bool) -> None:
+    """The environment's is for others: it would ask itself for what it calls localhost."""
+    assert {"verify": url.startswith("https"), "trust_env": not is_here} == transport_of(url)

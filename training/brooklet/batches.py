@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerFast
 
 from training.brooklet.corpus import conversation, document
-from training.brooklet.schedule import Schedule
+from training.brooklet.schedule import PUBLISHED, Schedule
 from training.brooklet.tokenizer import TURN_END, encode_conversation
 
 TOKENS = 8192  # of a step, about
@@ -65,12 +65,11 @@ class Batch:
 
 
 def draw_text(
-    tokenizer: PreTrainedTokenizerFast, rng: Random, step: int, schedule: Schedule | None = None
+    tokenizer: PreTrainedTokenizerFast, rng: Random, step: int, schedule: Schedule = PUBLISHED
 ) -> Text:
     """Draw a conversation, or a plain text of which every token is to be learned."""
     if rng.random() >= DOCUMENTS:
-        mix = (schedule or Schedule()).mix_at(step)
-        return encode_conversation(tokenizer, conversation(rng, mix))
+        return encode_conversation(tokenizer, conversation(rng, schedule.mix_at(step)))
     ids = tokenizer.encode(document(rng) + TURN_END, add_special_tokens=False)
     return ids, [True] * len(ids)
 

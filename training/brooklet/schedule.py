@@ -45,3 +45,6 @@ class Schedule:
     def _sooner(self, step: int) -> int:
         """The step of this run at which the published one would be in that one."""
         return round(step * self.steps / STEPS)
+
+
+PUBLISHED = Schedule()

@@ -14,7 +14,7 @@ from streamwell.models.weights import PICKLED
 #: What is read of a repository; pickles would not be loaded.
 _FILES = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.spm", "*.tiktoken", "*.txt")
 #: The same weights again, in other layouts.
-_UNREAD = ("*/*.safetensors", "consolidated*")
+_UNREAD = ("*/*.safetensors", "consolidated*.safetensors*")
 
 
 def download(name: str, revision: str | None = None, *, with_code: bool = False) -> Path:
@@ -110,7 +110,7 @@ def _fetch(
                 repo_id,
                 revision=revision,
                 allow_patterns=wanted,
-                ignore_patterns=list(_UNREAD) if len(wanted) > 1 else None,
+                ignore_patterns=list(_UNREAD),
                 local_files_only=reason is not None,
             )
         )

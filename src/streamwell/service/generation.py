@@ -128,8 +128,9 @@ class TextPipeline:
             self._parts += self._parser.push(text)
 
     def _filter(self, text: str) -> str:
-        stop = self._stop
-        return (stop.push if len(self.token_ids) >= self._min_tokens else stop.let_pass)(text)
+        if len(self.token_ids) < self._min_tokens:
+            return self._stop.let_pass(text)
+        return self._stop.push(text)
 
     def _delta(self, text: str) -> TextDelta | None:
         if not text:

@@ -29,9 +29,8 @@ def path_to(items: Sequence[ConversationItem], last_id: str | None) -> tuple[Con
     path: list[ConversationItem] = []
     place = places.get(last_id, -1)
     while place >= 0:
-        item = items[place]
-        path.append(item)
-        previous = place - 1 if item.previous_id is None else places.get(item.previous_id, -1)
+        path.append(items[place])
+        previous = places.get(_previous_id(items, place), -1)
         place = min(previous, place - 1)  # it ends, whatever a database says
     return tuple(reversed(path))
 
@@ -41,17 +40,17 @@ def relinked(items: Sequence[ConversationItem], deleted_id: str) -> list[Convers
 
     `items` are all of a conversation, as they were added.
     """
-    places = {item.item_id: place for place, item in enumerate(items)}
-    deleted = places.get(deleted_id, len(items))
+    previous_ids = [_previous_id(items, place) for place in range(len(items))]
+    before = dict(zip((item.item_id for item in items), previous_ids, strict=True))
     return [
-        replace(item, previous_id=_previous_id(items, deleted))
-        for item in items[deleted + 1 :]
-        if item.previous_id == deleted_id
-        or (item.previous_id is None and places[item.item_id] == deleted + 1)
+        replace(item, previous_id=before[deleted_id])
+        for item, previous_id in zip(items, previous_ids, strict=True)
+        if previous_id == deleted_id and deleted_id in before
     ]
 
 
 def _previous_id(items: Sequence[ConversationItem], place: int) -> str:
+    """What the item in a place comes after; empty: nothing."""
     previous_id = items[place].previous_id
     if previous_id is None:
         return items[place - 1].item_id if place else ""

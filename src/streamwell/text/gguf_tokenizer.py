@@ -111,7 +111,7 @@ def _tokenizer(metadata: Mapping[str, Any]) -> dict[str, Any]:
     _check_lengths(parts)
     if "token_type" in parts:  # what ends an answer is no text, whatever kind the file says
         for token_id in end_ids(metadata):
-            if token_id < len(parts["token_type"]):
+            if 0 <= token_id < len(parts["token_type"]):
                 parts["token_type"][token_id] = CONTROL
     architecture = metadata["general.architecture"]
     tokenizer, _ = convert_gguf_tokenizer(architecture, parts)

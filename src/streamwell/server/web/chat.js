@@ -90,9 +90,9 @@ function newChatSettings() {
   }
 }
 
-export function choose(item) {
+export function choose(...way) {
   const next = new Map(chosen.value);
-  next.set(tree.value.previous(item.id), item.id);
+  for (const item of way) next.set(tree.value.previous(item.id), item.id);
   chosen.value = next;
 }
 
@@ -115,7 +115,7 @@ export async function settle(live, left) {
       batch(() => {
         if (pending.value?.live === live) pending.value = null;
         livesVersion.value += 1;
-        tree.value.wayTo(found.id).forEach(choose);
+        choose(...tree.value.wayTo(found.id));
       });
       return;
     }

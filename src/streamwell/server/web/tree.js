@@ -51,7 +51,7 @@ export class Tree {
   /** The items from the beginning to one of them; none if that is the beginning, or not there. */
   wayTo(id) {
     const way = [];
-    for (let item = this.get(id); item; item = this.get(this.previous(item.id))) way.unshift(item);
-    return way;
+    for (let item = this.get(id); item; item = this.get(this.previous(item.id))) way.push(item);
+    return way.reverse();
   }
 }
