@@ -318,6 +318,28 @@ def test_imported_chats_keep_their_order(page: Page, server: SpeakingServer) -> 
     assert ["d", "c", "b", "a"] == [title for title in shown if title in set("abcd")]
 
 
+def test_a_chat_that_a_list_tells_early_stands_there_once(
+    page: Page, server: SpeakingServer
+) -> None:
+    """A list can be asked for and answered between a chat's creation and the answer to that."""
+    page.open(server.url + "/")
+    page.evaluate("""(async () => {
+      const { createChat, refreshChats } = await import('./web/chats.js');
+      const { fetch } = window;
+      window.fetch = async (path, options) => {
+        const response = await fetch(path, options);
+        if (options?.method === 'POST') await refreshChats();
+        return response;
+      };
+      await createChat('told early', {});
+      window.fetch = fetch;
+    })()""")
+
+    titles = "[...document.querySelectorAll('.chats a')].map(e => e.textContent)"
+    shown = page.sees(f"(all => all.includes('told early') && all)({titles})")
+    assert shown.count("told early") == 1
+
+
 DAMAGED: list[Any] = [
     {"title": "no items"},
     {"title": "an item is none", "items": [None]},

@@ -27,6 +27,11 @@ function show(all) {
   chats.value = all.sort((a, b) => b.updated - a.updated);
 }
 
+/** A list that was asked for meanwhile may have it already. */
+function showOne(chat) {
+  show([chat, ...(chats.value ?? []).filter(({ id }) => id !== chat.id)]);
+}
+
 async function change(action) {
   numChanges += 1;
   try {
@@ -41,7 +46,7 @@ export async function createChat(title, settings, { mark, updated = Date.now() }
   const chat = { title, settings, updated };
   const metadata = { ...toMetadata(chat), ...(mark && { mark }) };
   const created = fromConversation(await change(() => call('POST', PATH, { metadata })));
-  show([created, ...(chats.value ?? [])]);
+  showOne(created);
   return created;
 }
 
@@ -66,7 +71,7 @@ async function write(id, { settings: update, ...others }) {
   const written = { ...conversation, metadata: { ...Object.fromEntries(staying), ...toMetadata(changes) } };
   await change(() => call('POST', `${PATH}/${id}`, { metadata: written.metadata }));
   const chat = fromConversation(written);
-  show([...(chats.value ?? []).filter((other) => other.id !== id), chat]);
+  showOne(chat);
   return chat;
 }
 
