@@ -11,6 +11,7 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from streamwell.backends.scripted import Faults, Script, ScriptedEngine
+from streamwell.core.conversation import NewItems
 from streamwell.core.messages import ChatOptions, PartKind
 from streamwell.core.ports import Store
 from streamwell.core.types import (
@@ -80,9 +81,14 @@ class FailingStore(MemoryStore):
         self._fail()
         await super().check_writable()
 
-    async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
+    async def commit(
+        self,
+        runs: Sequence[RunSpec],
+        events: Sequence[RunEvent],
+        items: Sequence[NewItems] = (),
+    ) -> None:
         self._fail()
-        await super().commit(runs, events)
+        await super().commit(runs, events, items)
         self.unended |= {spec.run_id for spec in runs}
         self.unended -= {event.run_id for event in events if event.kind is EventKind.END}
 

@@ -315,19 +315,22 @@ def test_items_alone_can_be_answered() -> None:
     run(test)
 
 
-def test_a_run_whose_items_cannot_be_kept_is_ended() -> None:
-    """503, and nothing goes on that no conversation knows."""
+def test_a_run_is_written_with_its_items() -> None:
+    """In one commit: whatever ends the server, nothing goes on that no conversation knows."""
 
     async def test(rig: Rig) -> None:
-        conversation_id = await _create(rig)
+        conversation_id = await _create(rig, "x")
+        commit, written = rig.store.commit, []
 
-        async def fail(*_: object) -> None:
-            raise StoreFailed("disk full")
+        async def keep(runs: Any, events: Any, items: Any) -> None:  # noqa: ANN401
+            await commit(runs, events, items)
+            written.extend((len(runs), id_, len(new)) for id_, new in items)
 
-        rig.store.append_items = fail  # type: ignore[method-assign]
-        body = BODY | {"conversation": conversation_id}
-        assert (503, None, "store_failed") == await error(rig, "POST", RESPONSES, body)
-        assert (0, set()) == (rig.admission.num_live, rig.store.unended)
+        rig.store.commit = keep  # type: ignore[assignment, method-assign]
+        await _answer(rig, conversation_id)
+
+        assert [(1, conversation_id, 2)] == written
+        assert ["x", "1", "ab"] == await _texts(rig, conversation_id)
 
     run(test)
 
@@ -343,7 +346,7 @@ def test_a_run_that_cannot_be_kept_is_no_item() -> None:
         assert (503, None, "store_failed") == await error(rig, "POST", RESPONSES, body)
         await turns()
         assert ["x"] == await _texts(rig, conversation_id)
-        assert 0 == rig.admission.num_live
+        assert (0, set()) == (rig.admission.num_live, rig.store.unended)
 
     run(test)
 
@@ -353,17 +356,18 @@ def test_who_leaves_early_leaves_a_whole_conversation() -> None:
 
     async def test(rig: Rig) -> None:
         conversation_id = await _create(rig)
-        append, is_appending = rig.store.append_items, asyncio.Event()
+        commit, is_writing = rig.store.commit, asyncio.Event()
 
         async def slow(*args: Any) -> None:  # noqa: ANN401
-            is_appending.set()
+            rig.store.commit = commit  # type: ignore[method-assign]
+            is_writing.set()
             await turns()
-            await append(*args)
+            await commit(*args)
 
-        rig.store.append_items = slow  # type: ignore[method-assign]
+        rig.store.commit = slow  # type: ignore[method-assign]
         body = BODY | {"conversation": conversation_id, "background": True}
         asking = asyncio.create_task(call(rig, "POST", RESPONSES, body))
-        await is_appending.wait()
+        await is_writing.wait()
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         rig.engine.allow(100)

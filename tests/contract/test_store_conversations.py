@@ -116,6 +116,28 @@ def test_refused_items_change_nothing(
     assert "1" == item_ids(run(store.items("c", Page())))
 
 
+def test_items_come_with_a_run(store: Store, run: Run) -> None:
+    """They are kept at the end of their conversation, or left out where there is none."""
+    run(store.create_conversation(a_conversation("c"), [an_item("1")]))
+    new = [("c", [an_item("3"), an_item("2")]), ("nobody", [an_item("4")])]
+    run(store.commit([a_run("a")], [], new))
+    assert "132" == item_ids(run(store.items("c", OLDEST_FIRST)))
+    assert [] == run(store.items("nobody", Page()))
+
+
+@pytest.mark.parametrize(("run_id", "item_id"), [("a", "1"), ("there", "2")])
+def test_a_refused_commit_keeps_neither_run_nor_items(
+    store: Store, run: Run, run_id: str, item_id: str
+) -> None:
+    """An item or a run that is there already refuses both."""
+    run(store.commit([a_run("there")], []))
+    run(store.create_conversation(a_conversation("c"), [an_item("1")]))
+    with pytest.raises(ValueError, match="already"):
+        run(store.commit([a_run(run_id)], [], [("c", [an_item(item_id)])]))
+    assert run(store.run("a")) is None
+    assert "1" == item_ids(run(store.items("c", Page())))
+
+
 PAGES = {
     "newest first": (Page(), "987"),
     "oldest first": (OLDEST_FIRST, "789"),

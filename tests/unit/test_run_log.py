@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import pytest
 
+from streamwell.core.conversation import NewItems
 from streamwell.core.errors import LeaseLost, StoreFailed
 from streamwell.core.types import (
     EventKind,
@@ -63,12 +64,17 @@ class Gate(MemoryStore):
             raise StoreFailed
         await super().release(run_id)
 
-    async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
+    async def commit(
+        self,
+        runs: Sequence[RunSpec],
+        events: Sequence[RunEvent],
+        items: Sequence[NewItems] = (),
+    ) -> None:
         self.commits.append((len(runs), len(events)))
         await self.may_commit.wait()
         if self.failures:
             raise self.failures.pop(0)
-        await super().commit(runs, events)
+        await super().commit(runs, events, items)
 
 
 def a_run(run_id: str, key: str = "") -> RunSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streamwell.core.types import Message
@@ -28,6 +29,10 @@ class ConversationItem:
     run_id: str = ""
     #: The item that it comes after; empty: none. `None`: the one that was added before it.
     previous_id: str | None = None
+
+
+#: The id of a conversation, and what comes at its end.
+NewItems = tuple[str, Sequence[ConversationItem]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

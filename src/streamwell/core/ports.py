@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Protocol
 
-from streamwell.core.conversation import Conversation, ConversationItem, Page
+from streamwell.core.conversation import Conversation, ConversationItem, NewItems, Page
 from streamwell.core.engine_state import EngineInfo, EngineStats, EngineStatus
 from streamwell.core.types import GenerateRequest, RunEvent, RunKind, RunSpec, TokenDelta
 
@@ -96,15 +96,20 @@ class Store(Protocol):
         """
         ...
 
-    async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
-        """Write new runs and new events in one transaction; all of it is kept, or nothing.
+    async def commit(
+        self,
+        runs: Sequence[RunSpec],
+        events: Sequence[RunEvent],
+        items: Sequence[NewItems] = (),
+    ) -> None:
+        """Write new runs, events and items in one transaction; all of it is kept, or nothing.
 
-        An `END` event also marks its run as ended. A cancelled call is either carried out or
-        leaves nothing.
+        An `END` event also marks its run as ended. Items of a conversation that is not there are
+        left out. A cancelled call is either carried out or leaves nothing.
 
         Raises:
-            ValueError: a run id or an event's `(run_id, seq)` is there already or given twice, or
-                an event's run is unknown.
+            ValueError: a run id, an event's `(run_id, seq)` or an item's id is there already or
+                given twice, or an event's run is unknown.
             LeaseLost: somebody has adopted runs of this store's lease; nothing can be written
                 until the store is closed and opened again.
         """

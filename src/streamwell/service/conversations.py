@@ -6,12 +6,12 @@ else. What goes on from an answer must wait for its end.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from streamwell.core.conversation import Conversation, ConversationItem, Page
 from streamwell.core.errors import (
@@ -20,10 +20,8 @@ from streamwell.core.errors import (
     InvalidRequest,
     ItemNotFound,
     PreviousResponseNotFound,
-    RunElsewhere,
     RunNotEnded,
     RunNotFound,
-    StoreFailed,
 )
 from streamwell.core.ids import is_id, message_id
 from streamwell.core.ports import Store
@@ -40,7 +38,7 @@ from streamwell.service.new_ids import id_by_time
 from streamwell.service.once import Once
 from streamwell.service.paths import answer_of, path_to, relinked
 from streamwell.service.reader import Reader
-from streamwell.service.runs import RunService
+from streamwell.service.runs import ItemsOf, RunService
 
 #: Items of one conversation; what it takes to read all of them is bounded by this.
 MAX_ITEMS = 2048
@@ -166,6 +164,7 @@ class Conversations:
             RunNotEnded: an answer is still being generated.
             InvalidRequest: the previous response failed, the conversation is full, or see
                 `RunService.start`.
+            StoreFailed: it could not be written.
         """
         terms = request.terms
         if not terms.conversation_id:
@@ -174,25 +173,14 @@ class Conversations:
             await self.find(terms.conversation_id, request.tenant)
             reader = await self._runs.start(request, self._complete)
             try:
-                # whoever asked may leave: the run goes on, and the conversation is to know of it
-                await asyncio.shield(asyncio.create_task(self._note(reader, len(terms.messages))))
-            except BaseException as error:
+                await reader.wait_for_start()  # who adds next is to see its items
+            except BaseException:
                 reader.close()
-                if isinstance(error, StoreFailed):
-                    with suppress(RunNotFound, RunElsewhere):  # it has ended for the same reason
-                        await self._runs.cancel(reader.spec.run_id, request.tenant)
                 raise
         return reader
 
-    async def _note(self, reader: Reader, num_messages: int) -> None:
-        """Add what a run was asked, and its answer, to its conversation. Raises `StoreFailed`."""
-        await reader.wait_for_start()  # an item never names a run that is not there
-        items = _items_of(reader.spec, num_messages)
-        with suppress(ValueError):  # a repeated request: they are there already
-            await self._store.append_items(reader.spec.terms.conversation_id, items)
-
-    async def _complete(self, request: RunRequest) -> RunRequest:
-        """Put what was said before into the prompt."""
+    async def _complete(self, request: RunRequest) -> tuple[RunRequest, ItemsOf]:
+        """Put what was said before into the prompt; tells what the conversation gets."""
         terms = request.terms
         if terms.conversation_id:
             path = await self._path(terms)
@@ -202,8 +190,9 @@ class Conversations:
             told = await self._told_by(terms.previous_run_id, request.tenant)
         messages = (*told, *terms.messages)
         system = (Message("system", terms.instructions),) if terms.instructions else ()
+        items_of = partial(_items_of, num_new=len(terms.messages))
         terms = replace(terms, messages=messages)
-        return replace(request, prompts=((*system, *messages),), terms=terms)
+        return replace(request, prompts=((*system, *messages),), terms=terms), items_of
 
     async def _path(self, terms: RunTerms) -> Sequence[ConversationItem]:
         """The items that a run in a conversation goes on from."""
@@ -284,7 +273,9 @@ def _in_a_row(items: Sequence[ConversationItem], previous_id: str) -> list[Conve
 
 
 def _items_of(spec: RunSpec, num_new: int) -> list[ConversationItem]:
-    """What a run adds to its conversation; always the same, so that it is not added twice."""
+    """What a run adds to its conversation: what is new in what it was asked, and its answer."""
+    if not spec.terms.conversation_id:
+        return []
     base = message_id(spec.run_id)
     messages = spec.terms.messages
     first = len(messages) - num_new

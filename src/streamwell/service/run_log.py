@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 
 import structlog
 
-from streamwell.core.conversation import Page
+from streamwell.core.conversation import ConversationItem, Page
 from streamwell.core.errors import (
     InvalidRequest,
     LeaseLost,
@@ -22,6 +22,7 @@ from streamwell.core.errors import (
 )
 from streamwell.core.ports import Store
 from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec
+from streamwell.service.group_commit import Batch, GroupCommit
 from streamwell.service.live_run import LiveRun
 
 log = structlog.get_logger()
@@ -33,13 +34,7 @@ class RunLog:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._live: dict[str, LiveRun] = {}
-        self._runs: list[RunSpec] = []
-        self._events: list[RunEvent] = []
-        #: Those who wait for the next commit.
-        self._flushes: list[asyncio.Future[None]] = []
-        self._has_work = asyncio.Event()
-        self._writer: asyncio.Task[None] | None = None
-        self._is_closing = False
+        self._commits = GroupCommit(self._save)
         #: Nothing could be written when it was tried last.
         self.is_failing = False
         #: Runs of ours whose events could not be written; once the store works, they go on.
@@ -55,26 +50,30 @@ class RunLog:
 
     async def open(self) -> None:
         await self._store.open()
-        self._writer = asyncio.create_task(self._write(), name="run log writer")
+        self._commits.start()
 
     async def close(self) -> None:
         """Write what is pending, then close the store."""
-        self._is_closing = True
-        self._has_work.set()
-        if self._writer is not None:
-            await self._writer
+        await self._commits.close()
         await self._store.close()
 
-    def create(self, spec: RunSpec, events: list[RunEvent]) -> None:
-        """Begin a run; its first events are shown once they are committed."""
+    def create(
+        self, spec: RunSpec, events: list[RunEvent], items: Sequence[ConversationItem] = ()
+    ) -> None:
+        """Begin a run; its first events are shown once they are committed.
+
+        `items` come to its conversation, in the same commit.
+        """
         self._live[spec.run_id] = LiveRun(spec)
-        self._runs.append(spec)
+        self._commits.batch.runs.append(spec)
+        if items:
+            self._commits.batch.items.append((spec.terms.conversation_id, items))
         self.append(*events)
 
     def append(self, *events: RunEvent) -> None:
         """Queue events for the next commit; a broken log takes none: with a hole it would lie."""
-        self._events += (event for event in events if event.run_id in self._live)
-        self._has_work.set()
+        self._commits.batch.events += (event for event in events if event.run_id in self._live)
+        self._commits.wake()
 
     async def adopt(
         self, models: Collection[str], busy_ids: Collection[str] = (), run_id: str = ""
@@ -100,13 +99,13 @@ class RunLog:
 
     async def suspend(self) -> None:
         """Send the readers of unended runs away; nothing is written, so that these can go on."""
-        await self._flush()  # the ends that are on their way shall be shown
+        await self._commits.flush()  # the ends that are on their way shall be shown
         for live in self._live.values():
             live.fail(ShuttingDown())
 
     async def release(self, run_id: str) -> None:
         """Leave a run to whoever adopts it; nothing more may be appended. Raises `StoreFailed`."""
-        await self._flush()
+        await self._commits.flush()
         if (live := self._live.pop(run_id, None)) is not None:
             live.fail(RunElsewhere())
         try:
@@ -116,13 +115,6 @@ class RunLog:
                 self._broken.add(run_id)  # ours still, as far as we know
             raise
         self._broken.discard(run_id)  # its last commit may have failed
-
-    async def _flush(self) -> None:
-        """Return once all that was appended has been committed."""
-        flushed = asyncio.get_running_loop().create_future()
-        self._flushes.append(flushed)
-        self._has_work.set()
-        await flushed
 
     async def spec(self, run_id: str) -> RunSpec | None:
         live = self._live.get(run_id)
@@ -220,28 +212,11 @@ class RunLog:
             raise StoreFailed  # its log broke before the end
         return events
 
-    async def _write(self) -> None:
-        while self._events or not self._is_closing:
-            await self._has_work.wait()
-            await self._commit()
-
-    async def _commit(self) -> None:
-        """Write all that is pending, and tell those who wait for it."""
-        runs, self._runs = self._runs, []
-        events, self._events = self._events, []
-        flushes, self._flushes = self._flushes, []
-        self._has_work.clear()
-        if runs or events:
-            await self._save(runs, events)
-        for flushed in flushes:
-            if not flushed.done():  # whoever waits for it may have been cancelled
-                flushed.set_result(None)
-
-    async def _save(self, runs: list[RunSpec], events: list[RunEvent]) -> None:
+    async def _save(self, batch: Batch) -> None:
         """One commit; if it fails, everybody who waits for one of its runs is told."""
-        lease = self._num_renewals
+        lease, events = self._num_renewals, batch.events
         try:
-            await self._store.commit(runs, events)
+            await self._store.commit(batch.runs, events, batch.items)
         except Exception as error:  # noqa: BLE001 - the rim of the task; a full disk is one line
             self.is_failing = isinstance(error, StoreFailed)
             self._break({event.run_id for event in events})
@@ -284,7 +259,7 @@ class RunLog:
             if lease != self._num_renewals:
                 return
             self._num_renewals += 1
-            self._runs.clear()
+            self._commits.forget_all()
             self._break(set(self._live))
             self._broken.clear()
             with contextlib.suppress(StoreFailed):
@@ -293,7 +268,7 @@ class RunLog:
 
     def _break(self, run_ids: set[str]) -> None:
         """Give up runs whose events are not in the store, with what they appended meanwhile."""
-        self._events = [event for event in self._events if event.run_id not in run_ids]
+        self._commits.forget(run_ids)
         for run_id in run_ids & self._live.keys():  # a lost lease may have ended some before
             self._live.pop(run_id).fail(StoreFailed())
             self._broken.add(run_id)

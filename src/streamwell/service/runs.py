@@ -8,11 +8,12 @@ it no longer. It goes on when a reader comes back in time; else it is cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import structlog
 
+from streamwell.core.conversation import ConversationItem
 from streamwell.core.errors import LoadError, RunElsewhere, RunNotFound, ShuttingDown, Unavailable
 from streamwell.core.ids import is_id
 from streamwell.core.types import RunRequest, RunSpec
@@ -34,8 +35,10 @@ DEFAULT_GRACE_S = 30.0
 #: Runs that may wait for a reader; those beyond are cancelled as if there was no grace.
 MAX_PAUSED = 1024
 
+#: What a run that begins adds to its conversation.
+ItemsOf = Callable[[RunSpec], Sequence[ConversationItem]]
 #: Adds what a run that is to begin has to know: what it goes on from.
-Complete = Callable[[RunRequest], Awaitable[RunRequest]]
+Complete = Callable[[RunRequest], Awaitable[tuple[RunRequest, ItemsOf]]]
 
 
 class RunService:
@@ -70,7 +73,7 @@ class RunService:
         """Accept a run and begin to generate it; returns its first reader.
 
         A request with an Idempotency-Key that was seen before gets a reader of that run; any other
-        is completed first, and what that raises is raised.
+        is completed first, and what that raises is raised. Its items are written with it.
 
         Raises:
             InvalidRequest, ModelNotFound: the caller's mistake.
@@ -205,7 +208,7 @@ class RunService:
         await self.log.suspend()
 
     async def _start(self, request: RunRequest, complete: Complete | None) -> Reader:
-        request = await complete(request) if complete else request
+        request, items_of = await complete(request) if complete else (request, lambda spec: ())
         model = self._models.find(request.model)
         num_choices = len(request.prompts) * request.num_choices
         with model.in_use():
@@ -222,7 +225,7 @@ class RunService:
                 raise
             run = self._live[spec.run_id] = Run(spec)
             self._metrics.prompt_tokens.inc(run.usage().prompt_tokens)
-            self.log.create(spec, run.start_events())
+            self.log.create(spec, run.start_events(), items_of(spec))
             self._drive(run)
         return Reader(self.log, spec, run, self._leave)
 

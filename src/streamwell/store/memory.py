@@ -6,10 +6,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
-from streamwell.core.conversation import Page
+from streamwell.core.conversation import NewItems, Page
 from streamwell.core.errors import LeaseLost
 from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec
-from streamwell.store.memory_conversations import MemoryConversations
+from streamwell.store.memory_conversations import MemoryConversations, new_items
 from streamwell.store.memory_database import NO_LEASE, MemoryDatabase, StoredRun
 from streamwell.store.paging import page_of
 
@@ -44,17 +44,24 @@ class MemoryStore(MemoryConversations):
         """Raises `LeaseLost`, or `StoreFailed` when not open."""
         self._own_lease()
 
-    async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
-        """Write new runs and new events; all of it is kept, or nothing.
+    async def commit(
+        self,
+        runs: Sequence[RunSpec],
+        events: Sequence[RunEvent],
+        items: Sequence[NewItems] = (),
+    ) -> None:
+        """Write new runs, events and items; all of it is kept, or nothing.
 
         Raises:
-            ValueError: a run id or an event's `(run_id, seq)` is there already or given twice, or
-                an event's run is unknown.
+            ValueError: a run id, an event's `(run_id, seq)` or an item's id is there already or
+                given twice, or an event's run is unknown.
             LeaseLost: somebody has adopted runs of this store's lease.
             StoreFailed: the store is not open.
         """
         lease_id = self._own_lease()
         self._check_new(runs, events)
+        places = [(self._stored(conversation_id), new) for conversation_id, new in items]
+        added = [(place.items, new_items(place, new)) for place, new in places if place]
         stored = self._database.runs
         for spec in runs:
             stored[spec.run_id] = StoredRun(spec, lease_id)
@@ -62,6 +69,8 @@ class MemoryStore(MemoryConversations):
             stored[event.run_id].events[event.seq] = event
             if event.kind is EventKind.END:
                 stored[event.run_id].ended_s = self._clock()
+        for known, new in added:
+            known.update(new)
 
     async def adopt(self, models: Collection[str], run_id: str = "") -> list[RunSpec]:
         """Take over the runs of these models, and this run, that have no end and no live lease."""

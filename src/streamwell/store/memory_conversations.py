@@ -29,7 +29,7 @@ class MemoryConversations:
         if conversation_id in self._database.conversations:
             raise ValueError(f"Conversation {conversation_id} is there already.")
         stored = StoredConversation(conversation, {})
-        _append(stored, items)
+        stored.items.update(new_items(stored, items))
         self._database.conversations[conversation_id] = stored
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
@@ -63,7 +63,7 @@ class MemoryConversations:
         stored = self._stored(conversation_id)
         if stored is None:
             raise ValueError(f"Conversation {conversation_id} is unknown.")
-        _append(stored, items)
+        stored.items.update(new_items(stored, items))
 
     async def items(self, conversation_id: str, page: Page) -> list[ConversationItem]:
         """In the order in which they were added, or the other way round."""
@@ -93,11 +93,14 @@ class MemoryConversations:
         return self._database.conversations.get(conversation_id)
 
 
-def _append(stored: StoredConversation, items: Sequence[ConversationItem]) -> None:
+def new_items(
+    stored: StoredConversation, items: Sequence[ConversationItem]
+) -> dict[str, ConversationItem]:
+    """Items by id; raises `ValueError` if the conversation has one already, or two have one id."""
     new = {item.item_id: item for item in items}
     if len(new) < len(items) or new.keys() & stored.items.keys():
         raise ValueError("An item is there already.")
-    stored.items.update(new)
+    return new
 
 
 def _age(conversation: Conversation) -> tuple[int, str]:

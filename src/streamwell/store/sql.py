@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from operator import itemgetter
 
 from sqlalchemy import (
     Connection,
@@ -18,7 +19,7 @@ from sqlalchemy import (
     update,
 )
 
-from streamwell.core.conversation import Page
+from streamwell.core.conversation import NewItems, Page
 from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec
 from streamwell.store.database import driver_row
 from streamwell.store.folding import SqlFolding
@@ -33,7 +34,7 @@ from streamwell.store.rows import (
     spec_to_row,
 )
 from streamwell.store.schema import LEASES, RUN_EVENTS, RUNS
-from streamwell.store.sql_conversations import SqlConversations
+from streamwell.store.sql_conversations import SqlConversations, append_items
 
 _INSERT_RUNS = insert(RUNS)
 _EVENT_BYTES = (
@@ -94,15 +95,20 @@ class SqlStore(SqlConversations, SqlFolding, SqlRetention):
 
         await self._write(write)
 
-    async def commit(self, runs: Sequence[RunSpec], events: Sequence[RunEvent]) -> None:
-        """Write new runs and new events in one transaction; all of it is kept, or nothing.
+    async def commit(
+        self,
+        runs: Sequence[RunSpec],
+        events: Sequence[RunEvent],
+        items: Sequence[NewItems] = (),
+    ) -> None:
+        """Write new runs, events and items in one transaction; all of it is kept, or nothing.
 
         Commits are carried out in the order of the calls. Cancelling one that waits for its turn
         withdraws it; cancelling one that has begun ends the wait, not the transaction.
 
         Raises:
-            ValueError: a run id or an event's `(run_id, seq)` is there already or given twice, or
-                an event's run is unknown.
+            ValueError: a run id, an event's `(run_id, seq)` or an item's id is there already or
+                given twice, or an event's run is unknown.
             LeaseLost: somebody has adopted runs of this store's lease.
             StoreFailed: the store is not open, or the database failed.
         """
@@ -117,6 +123,9 @@ class SqlStore(SqlConversations, SqlFolding, SqlRetention):
             if ended := [event.run_id for event in events if event.kind is EventKind.END]:
                 now_s = self._clock()
                 connection.execute(_END_RUN, [{"run_id": id_, "now_s": now_s} for id_ in ended])
+            # In this order two servers cannot wait for each other's locks.
+            for conversation_id, new in sorted(items, key=itemgetter(0)):
+                append_items(connection, conversation_id, new)
 
         await self._write(write, events[-1] if events else None)
 

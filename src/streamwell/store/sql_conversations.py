@@ -77,18 +77,10 @@ class SqlConversations(SqlDatabase):
         Raises:
             ValueError: the conversation is unknown, or an item's id is there already.
         """
-        # The conversation is locked, so that appended items of two servers come one by one.
-        lock = select(CONVERSATIONS.c.id).where(CONVERSATIONS.c.id == conversation_id)
-        last = select(func.max(CONVERSATION_ITEMS.c.position)).where(
-            CONVERSATION_ITEMS.c.conversation_id == conversation_id
-        )
 
         def append(connection: Connection) -> None:
-            if connection.scalar(lock.with_for_update()) is None:
+            if not append_items(connection, conversation_id, items):
                 raise ValueError(f"Conversation {conversation_id} is unknown.")
-            last_position = connection.scalar(last)
-            start = 0 if last_position is None else last_position + 1
-            _insert_items(connection, conversation_id, start, items)
 
         await self._write(append)
 
@@ -122,6 +114,23 @@ class SqlConversations(SqlDatabase):
             return True
 
         return await self._write(take_out)
+
+
+def append_items(
+    connection: Connection, conversation_id: str, items: Sequence[ConversationItem]
+) -> bool:
+    """Add items at the end of a conversation; false if it is not there."""
+    # It is locked, so that appended items of two servers come one by one.
+    lock = select(CONVERSATIONS.c.id).where(CONVERSATIONS.c.id == conversation_id)
+    if connection.scalar(lock.with_for_update()) is None:
+        return False
+    last = select(func.max(CONVERSATION_ITEMS.c.position)).where(
+        CONVERSATION_ITEMS.c.conversation_id == conversation_id
+    )
+    last_position = connection.scalar(last)
+    start = 0 if last_position is None else last_position + 1
+    _insert_items(connection, conversation_id, start, items)
+    return True
 
 
 def _insert_items(
