@@ -13,9 +13,8 @@ from cyclopts import App, Parameter
 from cyclopts.config import Env
 from ray import serve
 
-from streamwell.models import BUILT_IN
 from streamwell.models.resolve import named_models
-from streamwell.settings import Settings
+from streamwell.settings import Settings, refuse_blank_keys
 from streamwell.wiring.ray_cluster import application
 
 
@@ -39,7 +38,9 @@ def _application(
     model: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     settings: Annotated[Settings, Parameter(name="*")] = Settings(),  # noqa: B008 - frozen
 ) -> serve.Application:
-    return application(replace(settings, ray=True), named_models(model or tuple(BUILT_IN)))
+    refuse_blank_keys(settings)
+    named = named_models(model or settings.default_models)
+    return application(replace(settings, ray=True), named)
 
 
 def _tokens(args: Mapping[str, Any]) -> Iterator[str]:

@@ -28,7 +28,7 @@ for arguments in json.loads(sys.argv[1]):
     try:
         folder = resolve(*arguments[:2], with_code="with code" in arguments)
         print(json.dumps([str(folder), None]))
-    except (FileNotFoundError, LoadError) as error:
+    except LoadError as error:
         print(json.dumps([None, str(error)]))
 """
 _UNWANTED = {

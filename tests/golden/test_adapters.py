@@ -241,9 +241,3 @@ def test_models_that_take_no_adapters_say_so(llama: Case, tmp_path: Path) -> Non
         assert model.adapters is None
         assert plain.info.implementation == model.info.implementation
         assert "adapters cannot be added" in model.info.warnings[0]
-
-
-def test_compiled_layers_take_no_adapters(llama: Case) -> None:
-    """The two flags are refused together."""
-    with pytest.raises(LoadError, match="--compile does not work with --enable-lora"):
-        load_model(llama.folder, "torch", compile_layers=True, enable_lora=True)

@@ -15,7 +15,8 @@ from tiny_models import build
 
 from streamwell.core.errors import LoadError
 from streamwell.engine import compiled
-from streamwell.engine.compiled import cache_dir, compiled_halves
+from streamwell.engine.compiled import compiled_halves
+from streamwell.models import cache_dir
 
 # PyTorch's compiler imports parts of PyTorch that PyTorch advises against
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
@@ -93,5 +94,5 @@ def test_the_folder_can_be_chosen(monkeypatch: pytest.MonkeyPatch, lasting_folde
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(chosen))
     compiled_halves(CPU)
 
-    assert lasting_folder == cache_dir()
+    assert lasting_folder == cache_dir("inductor")
     assert str(chosen) == os.environ["TORCHINDUCTOR_CACHE_DIR"]

@@ -57,7 +57,7 @@ def test_a_folder_that_is_not_there_has_no_models(tmp_path: Path) -> None:
 
 def test_a_large_collection_is_cut(models_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking through it takes a bounded time."""
-    monkeypatch.setattr(catalog, "MAX_FOLDERS", 2)
+    monkeypatch.setattr(catalog, "MAX_MODELS", 2)
 
     assert ["a", "owner/b"] == catalog.names(models_dir)
 

@@ -11,7 +11,7 @@ import pytest
 from gguf_bytes import Tensor, Value, gguf
 
 from streamwell.core.errors import LoadError
-from streamwell.models.gguf_folder import cache_dir
+from streamwell.models import cache_dir
 from streamwell.models.outline import Outline, describe_folder, size_in_memory, size_on_disk
 from streamwell.models.resolve import resolve
 from streamwell.models.weights import is_gguf, read_headers
@@ -60,7 +60,7 @@ def test_it_has_what_a_model_folder_has(write: Write) -> None:
 
     folder = resolve(str(file))
 
-    assert cache_dir() == folder.parent
+    assert cache_dir("gguf") == folder.parent
     config = json.loads((folder / "config.json").read_text())
     assert {
         "model_type": "llama",
@@ -104,7 +104,7 @@ def test_a_folder_of_one_file_stands_for_it(write: Write) -> None:
     assert resolve(str(file)) == resolve(str(file.parent))
 
     write(name="models/b.gguf")
-    with pytest.raises(FileNotFoundError, match=r"2 GGUF files; give the path of one: a.gguf, b"):
+    with pytest.raises(LoadError, match=r"2 GGUF files; give the path of one: a.gguf, b"):
         resolve(str(file.parent))
 
     (file.parent / "model.safetensors").write_bytes(b"")
@@ -114,7 +114,7 @@ def test_a_folder_of_one_file_stands_for_it(write: Write) -> None:
 def test_local_models_have_no_revisions(write: Write) -> None:
     """They are what lies there."""
     for name in (str(write()), "brooklet"):
-        with pytest.raises(FileNotFoundError, match="has no revisions: leave out --revision"):
+        with pytest.raises(LoadError, match="has no revisions: leave out --revision"):
             resolve(name, "main")
 
 
@@ -124,7 +124,7 @@ def test_what_is_no_model_is_named(write: Write) -> None:
     other.write_text("Hello!")
     with pytest.raises(LoadError, match=r"a.txt is no GGUF file"):
         resolve(str(other))
-    with pytest.raises(FileNotFoundError, match="there is no folder or file /nowhere"):
+    with pytest.raises(LoadError, match="there is no folder or file /nowhere"):
         resolve("/nowhere")
 
 
@@ -181,7 +181,7 @@ def test_what_is_not_understood_is_refused(
     """It could change the model; nothing is left in the cache."""
     with pytest.raises(LoadError, match=says):
         resolve(str(write(changes)))
-    assert not cache_dir().exists()
+    assert not cache_dir("gguf").exists()
 
 
 def test_a_cache_that_cannot_be_written_is_said(

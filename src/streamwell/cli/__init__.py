@@ -17,9 +17,8 @@ from streamwell import __version__
 from streamwell.cli import compat, db, models, runs
 from streamwell.cli.address import HERE, AsJson, At
 from streamwell.cli.bench.options import BenchOptions
-from streamwell.core.errors import InvalidRequest, StreamwellError
-from streamwell.models import BUILT_IN
-from streamwell.settings import Settings
+from streamwell.core.errors import StreamwellError
+from streamwell.settings import Settings, refuse_blank_keys
 
 #: Nothing, unless it is given.
 _Text = Annotated[str, Parameter(show_default=False)]
@@ -53,22 +52,8 @@ def serve(
     """
     from streamwell.cli.serve import run
 
-    _refuse_blank_keys(settings)
-    # vLLM knows no encoder-decoder like the second one
-    built_in = tuple(BUILT_IN)[:1] if settings.engine == "vllm" else tuple(BUILT_IN)
-    run((*models, *model) or (() if settings.loader else built_in), settings)
-
-
-def _refuse_blank_keys(settings: Settings) -> None:
-    """A variable that was to hold a key, and is empty, must not open the server to everybody.
-
-    Raises:
-        InvalidRequest: there is one, and no key beside it.
-    """
-    for name in ("api_key", "admin_key"):
-        variable = f"STREAMWELL_{name.upper()}"
-        if not settings.has_keys and not os.environ.get(variable, "a key").strip():
-            raise InvalidRequest(f"{variable} is empty; unset it to serve without a key", name)
+    refuse_blank_keys(settings)
+    run((*models, *model) or settings.default_models, settings)
 
 
 @app.command

@@ -15,7 +15,7 @@ from cyclopts import App, Token
 from cyclopts.argument import ArgumentCollection
 
 from streamwell.core.errors import InvalidRequest
-from streamwell.settings import COMPAT
+from streamwell.settings import COMPAT, Settings
 
 #: A value as that project has it to one of a flag of ours; `None` leaves the flag alone.
 #: Raises `ValueError` with what the value must be.
@@ -23,7 +23,6 @@ Read = Callable[[str], str | None]
 
 #: What counts where its environment is silent too.
 _DEFAULTS = {"--port": "7088", "--max-num-seqs": "50"}
-_DEFAULT_BATCHED_TOKENS = 256
 _TRUTHS = {"true": True, "1": True, "yes": True, "on": True}
 _FALSEHOODS = {"false": False, "0": False, "no": False, "off": False}
 _DEVICE = re.compile(r"cpu|cuda(:[0-9]+)?")
@@ -200,7 +199,7 @@ def fill_in(_app: App, commands: tuple[str, ...], arguments: ArgumentCollection)
     if any(argument.tokens for argument in arguments if argument.is_var_positional()):
         flags.pop("--model", None)
     source, num_seqs = flags["--max-num-seqs"]
-    if int(num_seqs) > _DEFAULT_BATCHED_TOKENS:  # a step has room for each of them
+    if int(num_seqs) > Settings().max_num_batched_tokens:  # a step has room for each of them
         flags["--max-num-batched-tokens"] = (source, num_seqs)
     for flag, (source, value) in flags.items():
         if not named[flag].tokens:

@@ -54,13 +54,10 @@ def run(models: tuple[str, ...], settings: Settings) -> None:
 
 def _folders(named: Mapping[str, str], settings: Settings) -> dict[str, Path]:
     """The folders of the models by their names, that of `--loader` first."""
-    try:
-        folders = {
-            name: resolve(model, settings.revision, with_code=settings.trust_remote_code)
-            for name, model in named.items()
-        }
-    except FileNotFoundError as error:
-        raise LoadError(str(error)) from error
+    folders = {
+        name: resolve(model, settings.revision, with_code=settings.trust_remote_code)
+        for name, model in named.items()
+    }
     if settings.loader is None:
         return folders
     data_dir = settings.data_dir or default_data_dir()
@@ -70,7 +67,7 @@ def _folders(named: Mapping[str, str], settings: Settings) -> dict[str, Path]:
 def _draft_folder(draft: str) -> Path:
     try:
         return resolve(draft)
-    except FileNotFoundError as error:
+    except LoadError as error:
         raise LoadError(f"--speculative-model: {error}") from error
 
 

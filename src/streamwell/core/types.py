@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -238,3 +239,15 @@ class RunEvent:
     error: str | None = None
     #: What kind of error, for programs: `engine_error`, `shutting_down`, `store_failed`.
     error_code: str | None = None
+
+    @property
+    def answer_parts(self) -> tuple[AnswerPart, ...]:
+        """What it adds to its choice's answer."""
+        if self.parts is not None:
+            return self.parts
+        return (AnswerPart(PartKind.CONTENT, self.text),) if self.text else ()
+
+
+def end_of(events: Sequence[RunEvent]) -> RunEvent | None:
+    """The end of a run, if these events go on to it."""
+    return events[-1] if events and events[-1].kind is EventKind.END else None

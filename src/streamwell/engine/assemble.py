@@ -243,8 +243,6 @@ def _lean_decoder(
     report: Report,
 ) -> LeanDecoder:
     if config.compile:
-        if config.enable_lora:
-            raise LoadError("--compile does not work with --enable-lora")
         if spec.experts is not None:
             raise LoadError("--compile does not work with mixtures of experts")
         report("compiling", 0.6)

@@ -9,18 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 
 import torch
 
 from streamwell.core.errors import LoadError
 from streamwell.engine.block import Block, Halves, LeanDecoder
-
-
-def cache_dir() -> Path:
-    """Where compiled code is kept: the platform's place for what can be made again."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "streamwell" / "inductor"
+from streamwell.models import cache_dir
 
 
 def compiled_halves(device: torch.device) -> Halves:
@@ -30,7 +24,7 @@ def compiled_halves(device: torch.device) -> Halves:
         LoadError: there is no compiler for it.
     """
     _check_compiler(device)
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_dir()))
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_dir("inductor")))
     # four small graphs need no pool of helper processes, which would be the engine's to end
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     # sizes that change between calls are found out by `warm_up`; with `dynamic=True` those of the

@@ -13,11 +13,19 @@ from streamwell.engine.families import DecoderSpec, Rope
 Turns = tuple[torch.Tensor, torch.Tensor] | None
 
 
-def frequencies(rope: Rope, head_dim: int) -> torch.Tensor:
-    """`[head_dim / 2]` float32: how far each pair of elements turns from one position to the next.
+def waves(rope: Rope, head_dim: int, num_positions: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines of all positions, each `[num_positions, head_dim / 2]` float32.
 
-    Pairs that stay as they are come last and have a zero.
+    Pairs of elements that stay as they are come last.
     """
+    angles = torch.outer(torch.arange(num_positions).float(), _frequencies(rope, head_dim))
+    magnitude = torch.ones(head_dim // 2)
+    magnitude[: rope.dim // 2] = rope.magnitude
+    return angles.cos() * magnitude, angles.sin() * magnitude
+
+
+def _frequencies(rope: Rope, head_dim: int) -> torch.Tensor:
+    """`[head_dim / 2]` float32: how far each pair turns from one position to the next."""
     steps = torch.arange(0, rope.dim, 2, dtype=torch.float32) / rope.dim
     turning = 1.0 / (torch.tensor(rope.divisors) * rope.theta**steps)
     if rope.llama3 is not None:
@@ -62,11 +70,7 @@ class Rotary:
 def _table(
     rope: Rope, head_dim: int, num_positions: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    turning = frequencies(rope, head_dim)
-    angles = torch.outer(torch.arange(num_positions).float(), turning)
-    magnitude = torch.ones(head_dim // 2)
-    magnitude[: rope.dim // 2] = rope.magnitude
-    cos, sin = angles.cos() * magnitude, angles.sin() * magnitude
+    cos, sin = waves(rope, head_dim, num_positions)
     tables = torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
     return tables[0].to(device, dtype), tables[1].to(device, dtype)
 

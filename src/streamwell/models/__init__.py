@@ -1,5 +1,6 @@
-"""The models in the box: where the packaged model folders lie."""
+"""Where folders lie: those of the models in the box, and what is kept of other models."""
 
+import os
 from importlib.resources import files
 from pathlib import Path
 
@@ -18,6 +19,12 @@ def built_in_path(name: str) -> Path:
     """
     # Transformers needs a real folder, which every wheel installation provides.
     return Path(str(files(__name__) / (BUILT_IN | BUILT_IN_ADAPTERS)[name]))
+
+
+def cache_dir(part: str) -> Path:
+    """Where a part of what can be made again is kept, in the platform's place for that."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "streamwell" / part
 
 
 def brooklet_path() -> Path:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
+from os.path import isfile  # unlike pathlib's, it does not mind a folder that is closed to us
 from pathlib import Path
 
-#: Folders that are looked at, at most; a larger collection is cut, in the order of names.
-MAX_FOLDERS = 1000
+#: Models that are listed, at most; a larger collection is cut, in the order of names.
+MAX_MODELS = 1000
 
 
 def names(models_dir: Path) -> list[str]:
     """Names of the model folders in a folder: `name`, or `owner/name`; sorted."""
-    return sorted(folder.relative_to(models_dir).as_posix() for folder in _folders(models_dir))
+    found = islice(_folders(models_dir), MAX_MODELS)
+    return sorted(folder.relative_to(models_dir).as_posix() for folder in found)
 
 
 def find(models_dir: Path, name: str) -> Path | None:
@@ -31,14 +34,8 @@ def _is_plain(part: str) -> bool:
 
 
 def _folders(models_dir: Path) -> Iterator[Path]:
-    num_seen = 0
     for folder in _subfolders(models_dir):
-        is_model = _is_model(folder)
-        for found in [folder] if is_model else filter(_is_model, _subfolders(folder)):
-            yield found
-            num_seen += 1
-            if num_seen == MAX_FOLDERS:
-                return
+        yield from [folder] if _is_model(folder) else filter(_is_model, _subfolders(folder))
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -49,15 +46,12 @@ def _subfolders(folder: Path) -> list[Path]:
 
 
 def _is_model(folder: Path) -> bool:
-    try:
-        return (folder / "config.json").is_file() or is_adapter(folder)
-    except OSError:  # nobody can have this name, or this user may not look into it
-        return False
+    return isfile(folder / "config.json") or is_adapter(folder)
 
 
 def is_adapter(folder: Path) -> bool:
     """It holds what is added to a model, and no model."""
-    return (folder / "adapter_config.json").is_file()
+    return isfile(folder / "adapter_config.json")
 
 
 def adapter_size(folder: Path) -> int:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from streamwell.core.errors import LoadError
+from streamwell.models import cache_dir
 from streamwell.models.gguf_config import config_of, generation_config_of
 from streamwell.models.gguf_header import read_gguf
 
@@ -44,26 +44,18 @@ _SPECIAL = {
 }
 
 
-def cache_dir() -> Path:
-    """Where these folders are kept: the platform's place for what can be made again."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "streamwell" / "gguf"
-
-
 def only_gguf(folder: Path) -> Path | None:
     """The GGUF file of a folder that has no other weights; `None` for other folders, and for ours.
 
     Raises:
-        FileNotFoundError: there are several.
+        LoadError: there are several.
     """
-    if folder.parent == cache_dir() or any(folder.glob("*.safetensors")):
+    if folder.parent == cache_dir("gguf") or any(folder.glob("*.safetensors")):
         return None
     files = sorted(folder.glob("*.gguf"))
     if len(files) > 1:
         names = ", ".join(file.name for file in files[:8])
-        raise FileNotFoundError(
-            f"{folder} has {len(files)} GGUF files; give the path of one: {names}"
-        )
+        raise LoadError(f"{folder} has {len(files)} GGUF files; give the path of one: {names}")
     return files[0] if files else None
 
 
@@ -76,7 +68,7 @@ def folder_of_gguf(file: Path) -> Path:
     file = file.absolute()
     header = read_gguf(file)
     key = hashlib.sha256(f"{_VERSION}\n{file}\n{header.digest}".encode()).hexdigest()
-    folder = cache_dir() / key[:32]
+    folder = cache_dir("gguf") / key[:32]
     if folder.is_dir():
         return folder
     try:

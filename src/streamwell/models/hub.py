@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from streamwell.core.errors import LoadError
 from streamwell.models.weights import PICKLED
 
 #: What is read of a repository; pickles would not be loaded.
@@ -25,23 +26,21 @@ def download(name: str, revision: str | None = None, *, with_code: bool = False)
     only `with_code`.
 
     Raises:
-        FileNotFoundError: there is no such model, or no way to get it; says what to do.
+        LoadError: there is no such model, or no way to get it; says what to do.
     """
     from huggingface_hub.errors import HFValidationError
 
     repo_id, _, file = name.partition(":")
     if file and not file.endswith(".gguf"):
-        raise FileNotFoundError(f"{name!r} names a file that is no GGUF file")
+        raise LoadError(f"{name!r} names a file that is no GGUF file")
     try:
         reason = _ask(repo_id, file, revision)
     except HFValidationError as error:
-        raise FileNotFoundError(
-            f"there is no folder {name}, nor can a model be so named"
-        ) from error
+        raise LoadError(f"there is no folder {name}, nor can a model be so named") from error
     wanted = [file] if file else [*_FILES, *(["*.py"] if with_code else [])]
     folder, reason = _fetch(repo_id, wanted, revision, reason)
     if folder is None or not (folder / (file or "config.json")).is_file():
-        raise FileNotFoundError(_what_to_do(repo_id, revision, reason or "nothing was found"))
+        raise LoadError(_what_to_do(repo_id, revision, reason or "nothing was found"))
     return folder / file if file else folder
 
 
@@ -49,7 +48,7 @@ def _ask(repo_id: str, file: str, revision: str | None) -> str | None:
     """Ask the hub for the model: `None` if it gives it, else why not.
 
     Raises:
-        FileNotFoundError: it has the model, but not in a form that can be served.
+        LoadError: it has the model, but not in a form that can be served.
     """
     import httpx2
     from huggingface_hub import HfApi, constants
@@ -75,12 +74,12 @@ def _check_offer(repo_id: str, file: str, offered: list[str]) -> None:
     gguf = sorted(name for name in offered if name.endswith(".gguf"))
     if file:
         if file not in offered:
-            raise FileNotFoundError(f"{repo_id} has no {file}; its GGUF files: {_list(gguf)}")
+            raise LoadError(f"{repo_id} has no {file}; its GGUF files: {_list(gguf)}")
         return
     if any(name.endswith(".safetensors") for name in offered):
         return
     if gguf:
-        raise FileNotFoundError(
+        raise LoadError(
             f"{repo_id} has no safetensors, but GGUF files: name one, as in {repo_id}:{gguf[0]}; "
             f"there are {_list(gguf)}"
         )
@@ -88,7 +87,7 @@ def _check_offer(repo_id: str, file: str, offered: list[str]) -> None:
     hint = (
         f"; {pickles[0]} may be a pickle, which is a program, and is not loaded" if pickles else ""
     )
-    raise FileNotFoundError(f"{repo_id} has no safetensors{hint}")
+    raise LoadError(f"{repo_id} has no safetensors{hint}")
 
 
 def _list(names: list[str]) -> str:

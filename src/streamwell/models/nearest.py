@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from itertools import islice
+from os.path import isfile  # unlike pathlib's, it does not mind a folder that is closed to us
 from pathlib import Path
 
 from streamwell.models import BUILT_IN
@@ -48,10 +49,7 @@ def _folders(name: str) -> Iterator[str]:
 
 
 def _is_model(entry: Path) -> bool:
-    try:
-        return entry.suffix == ".gguf" or (entry / "config.json").is_file()
-    except OSError:  # this user may not look into it
-        return False
+    return entry.suffix == ".gguf" or isfile(entry / "config.json")
 
 
 def _entries(folder: Path) -> list[Path]:

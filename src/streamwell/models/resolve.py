@@ -30,28 +30,28 @@ def resolve(name: str, revision: str | None = None, *, with_code: bool = False) 
         with_code: fetch the hub's Python files, too, for `--trust-remote-code`.
 
     Raises:
-        FileNotFoundError: there is no such model, or no way to get it; the message is for people.
-        LoadError: it is a GGUF file that cannot be served.
+        LoadError: there is no such model, or no way to get it, or it is a GGUF file that cannot
+            be served; the message is for people.
     """
     if not name:
-        raise FileNotFoundError("the name of the model is empty")
+        raise LoadError("the name of the model is empty")
     try:
         path = built_in_path(name) if name in BUILT_IN else Path(name).expanduser()
         is_here = path.exists()
     except (OSError, RuntimeError) as error:  # a folder that is closed to us, or nobody's home
-        raise FileNotFoundError(f"{name}: {error}") from error
+        raise LoadError(f"{name}: {error}") from error
     if is_here:
         if revision is not None:
-            raise FileNotFoundError(
+            raise LoadError(
                 f"{name} lies on this machine and has no revisions: leave out --revision"
             )
         return _local(path)
+    if path.is_absolute() or name.startswith((".", "~")):
+        raise LoadError(f"there is no folder or file {name}{_hint(name)}")
     try:
-        if path.is_absolute() or name.startswith((".", "~")):
-            raise FileNotFoundError(f"there is no folder or file {name}")  # noqa: TRY301 - one end
         folder = download(name, revision, with_code=with_code)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error}{_hint(name)}") from None
+    except LoadError as error:
+        raise LoadError(f"{error}{_hint(name)}") from None
     return _local(folder)
 
 

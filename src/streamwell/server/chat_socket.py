@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from streamwell.core.errors import InvalidRequest, ShuttingDown, StreamwellError, Unavailable
-from streamwell.core.types import EventKind
+from streamwell.core.types import end_of
 from streamwell.server.convert.text import text_run
 from streamwell.server.convert.unsupported import refuse_unsupported
 from streamwell.server.convert.ws import (
@@ -124,7 +124,7 @@ class ChatSocket:
         runs, seq = self._services.runs, message.seq
         spec = await runs.find(message.run, self._tenant)
         events = await runs.log.events(message.run)
-        if events and events[-1].kind is EventKind.END and events[-1].seq == seq:
+        if (end := end_of(events)) is not None and end.seq == seq:
             raise InvalidRequest(f"the run has ended with event {seq}", "seq")
         try:
             reader = await runs.attach(message.run, self._tenant, seq)

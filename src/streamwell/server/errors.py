@@ -29,39 +29,31 @@ from streamwell.core.errors import (
     StreamwellError,
     Unavailable,
 )
+from streamwell.server.error_body import INVALID, SERVER, error_body
 
 log = structlog.get_logger()
 
-_INVALID = "invalid_request_error"
-_SERVER = "server_error"
-
 #: Error class to status, type and code; the first row that matches counts.
 _TABLE: tuple[tuple[type[StreamwellError], int, str, str | None], ...] = (
-    (PreviousResponseNotFound, 404, _INVALID, None),
-    (InvalidRequest, 400, _INVALID, None),
-    (ModelNotFound, 404, _INVALID, "model_not_found"),
-    (RunNotFound, 404, _INVALID, "run_not_found"),
-    (ConversationNotFound, 404, _INVALID, "conversation_not_found"),
-    (ItemNotFound, 404, _INVALID, "item_not_found"),
-    (RunNotEnded, 409, _INVALID, "run_not_ended"),
-    (IdempotencyConflict, 409, _INVALID, "idempotency_key_reused"),
-    (Unavailable, 503, _SERVER, None),
-    (NotEnoughMemory, 503, _SERVER, "not_enough_memory"),
-    (LoadError, 503, _SERVER, "model_load_failed"),
-    (StoreFailed, 503, _SERVER, "store_failed"),
-    (EngineError, 500, _SERVER, "engine_error"),
-    (StreamwellError, 500, _SERVER, None),
+    (PreviousResponseNotFound, 404, INVALID, None),
+    (InvalidRequest, 400, INVALID, None),
+    (ModelNotFound, 404, INVALID, "model_not_found"),
+    (RunNotFound, 404, INVALID, "run_not_found"),
+    (ConversationNotFound, 404, INVALID, "conversation_not_found"),
+    (ItemNotFound, 404, INVALID, "item_not_found"),
+    (RunNotEnded, 409, INVALID, "run_not_ended"),
+    (IdempotencyConflict, 409, INVALID, "idempotency_key_reused"),
+    (Unavailable, 503, SERVER, None),
+    (NotEnoughMemory, 503, SERVER, "not_enough_memory"),
+    (LoadError, 503, SERVER, "model_load_failed"),
+    (StoreFailed, 503, SERVER, "store_failed"),
+    (EngineError, 500, SERVER, "engine_error"),
+    (StreamwellError, 500, SERVER, None),
 )
 
 
-def _body(
-    message: str, kind: str, param: str | None = None, code: str | None = None
-) -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
-
-
 #: What went wrong inside is for the log alone.
-INTERNAL_ERROR = _body("The server had an internal error.", _SERVER)
+INTERNAL_ERROR = error_body("The server had an internal error.", SERVER)
 
 
 class JSONBytes(Response):
@@ -76,26 +68,24 @@ class JSONBytes(Response):
 def error_response(
     status: int,
     message: str,
-    kind: str = _INVALID,
+    kind: str = INVALID,
     *,
     param: str | None = None,
     code: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONBytes:
-    return JSONBytes(_body(message, kind, param, code), status, headers=headers)
+    return JSONBytes(error_body(message, kind, param=param, code=code), status, headers=headers)
 
 
 def describe(error: StreamwellError) -> tuple[int, dict[str, Any]]:
     """Status and body of an error."""
-    for cls, status, kind, code in _TABLE:  # noqa: B007 - the row is used below
-        if isinstance(error, cls):
-            break
+    _, status, kind, code = next(row for row in _TABLE if isinstance(error, row[0]))
     param = error.param if isinstance(error, InvalidRequest) else None
     message = str(error)
     if isinstance(error, StoreFailed):  # a database's own words may name hosts, users and paths
         log.warning("a request found the store failing", error=message)
         message = str(StoreFailed())
-    return status, _body(message, kind, param, getattr(error, "code", None) or code)
+    return status, error_body(message, kind, param=param, code=getattr(error, "code", None) or code)
 
 
 def answer_of(error: StreamwellError) -> JSONBytes:
@@ -115,9 +105,9 @@ def describe_invalid(errors: Sequence[Any]) -> dict[str, Any]:
     if not location:  # two fields that do not go together, or no object at all
         if first["type"] != "value_error":
             message = "the body must be a JSON object, sent as application/json"
-        return _body(message, _INVALID)
+        return error_body(message, INVALID)
     param = ".".join(location)
-    return _body(f"{param}: {message}", _INVALID, param)
+    return error_body(f"{param}: {message}", INVALID, param=param)
 
 
 def add_error_handlers(app: FastAPI) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streamwell.core.errors import ShuttingDown
+from streamwell.server.error_body import SERVER, error_body
 from streamwell.server.page import Page
 
 #: What an orchestrator asks, and what it is told before the application is there.
@@ -18,12 +19,7 @@ _HEALTH: dict[str, tuple[int, dict[str, Any]]] = {
     "/health": (503, _STARTING),
     "/ready": (503, _STARTING),
 }
-_LEAVING = {
-    "message": str(ShuttingDown()),
-    "type": "server_error",
-    "param": None,
-    "code": ShuttingDown.code,
-}
+_LEAVING = error_body(str(ShuttingDown()), SERVER, code=ShuttingDown.code)
 
 
 class Front:
@@ -62,9 +58,9 @@ class Front:
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "http":
-        await _answer(send, 503, {"error": _LEAVING})
+        await _answer(send, 503, _LEAVING)
     else:
-        await send({"type": "websocket.close", "code": 1012, "reason": _LEAVING["message"]})
+        await send({"type": "websocket.close", "code": 1012, "reason": str(ShuttingDown())})
 
 
 async def _answer(send: Send, status: int, body: dict[str, Any]) -> None:

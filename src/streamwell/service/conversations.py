@@ -26,13 +26,13 @@ from streamwell.core.errors import (
 from streamwell.core.ids import is_id, message_id
 from streamwell.core.ports import Store
 from streamwell.core.types import (
-    EventKind,
     Message,
     RunEvent,
     RunKind,
     RunRequest,
     RunSpec,
     RunTerms,
+    end_of,
 )
 from streamwell.service.new_ids import id_by_time
 from streamwell.service.once import Once
@@ -219,7 +219,7 @@ class Conversations:
             raise PreviousResponseNotFound(run_id)
         if events[-1].error is not None:
             raise InvalidRequest("the previous response failed", "previous_response_id")
-        return [*spec.terms.messages, Message("assistant", _text(events))]
+        return [*spec.terms.messages, answer_of(run_id, events)]
 
     async def _previous(self, run_id: str, tenant: str) -> RunSpec:
         with suppress(RunNotFound):
@@ -231,7 +231,7 @@ class Conversations:
     async def _ended(self, run_id: str) -> list[RunEvent]:
         """All events of a run; none of one that is deleted. Raises `RunNotEnded`."""
         events = await self._runs.log.events(run_id)
-        is_live = events[-1].kind is not EventKind.END if events else await self._is_there(run_id)
+        is_live = end_of(events) is None if events else await self._is_there(run_id)
         if is_live:
             raise RunNotEnded(f"The answer {run_id} has not ended yet; wait for it, or cancel it.")
         return events
@@ -285,7 +285,3 @@ def _items_of(spec: RunSpec, num_new: int) -> list[ConversationItem]:
     ]
     answer = ConversationItem(item_id=base, run_id=spec.run_id)
     return _in_a_row([*new, answer], spec.terms.previous_item_id or "")
-
-
-def _text(events: Sequence[RunEvent]) -> str:
-    return "".join(event.text for event in events)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from streamwell.core.errors import StreamwellError
-from streamwell.core.types import EventKind, RunEvent, RunSpec
+from streamwell.core.types import RunEvent, RunSpec, end_of
 
 
 class LiveRun:
@@ -20,7 +20,7 @@ class LiveRun:
 
     @property
     def is_ended(self) -> bool:
-        return bool(self.events) and self.events[-1].kind is EventKind.END
+        return end_of(self.events) is not None
 
     def publish(self, event: RunEvent) -> None:
         self.events.append(event)

@@ -61,9 +61,7 @@ def answer_of(run_id: str, events: Sequence[RunEvent]) -> Message:
     """What a run of one choice said, as its model is told of it: without thoughts."""
     texts, calls = [], []
     for event in events:
-        if event.parts is None:
-            texts.append(event.text)
-        for part in event.parts or ():
+        for part in event.answer_parts:
             if part.kind is PartKind.CONTENT:
                 texts.append(part.text)
             elif part.kind is PartKind.TOOL_CALL:

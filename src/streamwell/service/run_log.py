@@ -21,7 +21,7 @@ from streamwell.core.errors import (
     StoreFailed,
 )
 from streamwell.core.ports import Store
-from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec
+from streamwell.core.types import EventKind, RunEvent, RunKind, RunSpec, end_of
 from streamwell.service.group_commit import Batch, GroupCommit
 from streamwell.service.live_run import LiveRun
 
@@ -90,7 +90,7 @@ class RunLog:
         adopted = [
             (spec, events)
             for spec, events in found
-            if (spec and events and events[-1].kind is not EventKind.END)
+            if (spec and events and end_of(events) is None)
             and spec.run_id in self._broken  # the lease may have been lost meanwhile
         ]
         self._broken -= run_ids
@@ -166,7 +166,7 @@ class RunLog:
         events = live.events if live else await self._store.events(run_id, max(seq, 0) - 1)
         if live is None:
             events = events or await self._store.events(run_id)
-            if not events or events[-1].kind is not EventKind.END:
+            if end_of(events) is None:
                 raise RunElsewhere
         if seq != -1 and not (events and events[0].seq <= seq <= events[-1].seq):
             raise InvalidRequest(f"the run has no event {seq} yet", "starting_after")
@@ -208,7 +208,7 @@ class RunLog:
     async def _ended_events(self, run_id: str, after_seq: int) -> list[RunEvent]:
         events = await self._store.events(run_id, after_seq)
         is_seen = not events and after_seq >= 0
-        if not is_seen and (not events or events[-1].kind is not EventKind.END):
+        if not is_seen and end_of(events) is None:
             raise StoreFailed  # its log broke before the end
         return events
 

@@ -31,7 +31,6 @@ from streamwell.telemetry import Metrics
 
 log = structlog.get_logger()
 
-DEFAULT_GRACE_S = 30.0
 #: Runs that may wait for a reader; those beyond are cancelled as if there was no grace.
 MAX_PAUSED = 1024
 
@@ -51,7 +50,7 @@ class RunService:
         admission: Admission,
         metrics: Metrics,
         *,
-        grace_s: float = DEFAULT_GRACE_S,
+        grace_s: float,
     ) -> None:
         """`grace_s` is how long a paused run waits for a reader."""
         self.log = run_log

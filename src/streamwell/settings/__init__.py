@@ -15,10 +15,10 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from streamwell.core.errors import InvalidRequest
-from streamwell.models import built_in_path
+from streamwell.models import BUILT_IN, built_in_path
 from streamwell.settings.contradictions import contradictions
 
-__all__ = ["COMPAT", "Settings", "default_data_dir"]
+__all__ = ["COMPAT", "Settings", "default_data_dir", "refuse_blank_keys"]
 
 
 #: The project whose clients and environment `--compat` serves.
@@ -247,3 +247,23 @@ class Settings:
     @property
     def has_keys(self) -> bool:
         return bool(self.api_key or self.admin_key)
+
+    @property
+    def default_models(self) -> tuple[str, ...]:
+        """What is served where no model is named."""
+        if self.loader is not None:
+            return ()
+        # vLLM knows no encoder-decoder like the second one
+        return tuple(BUILT_IN)[:1] if self.engine == "vllm" else tuple(BUILT_IN)
+
+
+def refuse_blank_keys(settings: Settings) -> None:
+    """A variable that was to hold a key, and is empty, must not open the server to everybody.
+
+    Raises:
+        InvalidRequest: there is one, and no key beside it.
+    """
+    for name in ("api_key", "admin_key"):
+        variable = f"STREAMWELL_{name.upper()}"
+        if not settings.has_keys and not os.environ.get(variable, "a key").strip():
+            raise InvalidRequest(f"{variable} is empty; unset it to serve without a key", name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -22,7 +22,6 @@ class _Entry:
     #: What sequences and cache keys know the adapter by; never given twice.
     number: int
     path: str
-    deltas: Deltas = field(default_factory=dict)
     #: Why it could not be loaded, if it could not.
     error: str = ""
 
@@ -56,7 +55,7 @@ class AdapterTable:
             deltas = read_deltas(Path(path), self._base, self._max_lora_rank)
         except BROKEN as error:
             raise LoadError(f"cannot load {path}: {error!r}") from error
-        self._entries[name] = _Entry(number, path, deltas)
+        self._entries[name] = _Entry(number, path)
         self._deltas[number] = deltas
 
     def restore(self, number: int, name: str, path: str) -> str | None:

@@ -30,7 +30,7 @@ from streamwell.engine.native.library import (
 from streamwell.engine.native.linear import are_stored
 from streamwell.engine.native.packing import Packer
 from streamwell.engine.quantization import head_quantization
-from streamwell.engine.rotary import frequencies
+from streamwell.engine.rotary import waves
 from streamwell.engine.sequence import Chunk
 
 _LANES = 16
@@ -113,7 +113,6 @@ class NativeDecoder:
             quantization=head_quantization(quantization),
         )
         self._embedding = Embedding(
-            library,
             self._head if tied else embedding,
             factor=spec.embedding_multiplier,
             positions=weights["model.embed_positions.weight"]
@@ -195,12 +194,8 @@ class NativeDecoder:
         """Cosines and sines, each `[max_positions, head_dim / 2]`; `None` where nothing turns."""
         if rope is None:
             return None, None
-        turning = frequencies(rope, self._spec.head_dim)
-        magnitude = torch.ones(self._spec.head_dim // 2)
-        magnitude[: rope.dim // 2] = rope.magnitude
-        angles = torch.outer(torch.arange(max_positions).float(), turning)
-        keep = self._packer.keep
-        return keep(angles.cos() * magnitude), keep(angles.sin() * magnitude)
+        cos, sin = waves(rope, self._spec.head_dim, max_positions)
+        return self._packer.keep(cos), self._packer.keep(sin)
 
     def _stack_struct(self) -> StackStruct:
         spec = self._spec

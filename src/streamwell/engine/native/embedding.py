@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -16,14 +14,12 @@ class Embedding:
 
     def __init__(
         self,
-        library: ctypes.CDLL,
         table: torch.Tensor | PackedLinear,
         *,
         factor: float = 1.0,
         positions: torch.Tensor | None = None,
     ) -> None:
         """`table` and `positions` are `[count, hidden_size]`; a packed table is a tied head."""
-        self._library = library
         self._table = table
         self._factor = factor
         self._positions = None if positions is None else positions.float()
@@ -34,9 +30,7 @@ class Embedding:
         """Write `[len(token_ids), hidden_size]` floats."""
         ids = torch.from_numpy(token_ids)
         if isinstance(self._table, PackedLinear):
-            self._library.sw_unpack_rows(
-                self._table.struct, ids.data_ptr(), len(ids), out.data_ptr()
-            )
+            self._table.read_rows(ids, out)
         else:
             out.copy_(self._table[ids])
         if self._factor != 1:

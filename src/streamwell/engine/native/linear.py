@@ -130,11 +130,9 @@ class PackedLinear:
         )
         return y
 
-    def rows(self, ids: torch.Tensor) -> torch.Tensor:
-        """`[count]` int64 to `[count, k]` float32: the weights of some outputs, unpacked."""
-        out = torch.empty(len(ids), self.in_features)
+    def read_rows(self, ids: torch.Tensor, out: torch.Tensor) -> None:
+        """Write the weights of some outputs, `[count]` int64, unpacked to `[count, k]` float32."""
         self._library.sw_unpack_rows(self.struct, ids.data_ptr(), len(ids), out.data_ptr())
-        return out
 
 
 def weight_memory(num_bytes: int) -> torch.Tensor:

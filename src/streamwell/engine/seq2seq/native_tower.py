@@ -59,7 +59,6 @@ class NativeTower:
         )
         #: Writes the input of the first block.
         self.embed = Embedding(
-            packer.library,
             packed if table is saved else table,
             factor=spec.embedding_scale,
             positions=position_weight(spec, weights, name, max_len),

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamwell.core.conversation import ConversationItem
-from streamwell.core.types import EventKind, Message, RunEvent
+from streamwell.core.types import Message, RunEvent, end_of
 from streamwell.server.convert.messages import ROOT, Standing, message_dict
 from streamwell.server.convert.openai import usage_dict
-from streamwell.server.convert.tools import answer_message, stored_calls
+from streamwell.server.convert.tools import answer_message, tool_fields
 
 
 def item_dict(item: ConversationItem, events: Sequence[RunEvent]) -> dict[str, Any]:
@@ -17,12 +17,7 @@ def item_dict(item: ConversationItem, events: Sequence[RunEvent]) -> dict[str, A
     place = {"previous_item_id": ROOT if item.previous_id == "" else item.previous_id}
     if item.message is None:
         return _answer(item, events) | place
-    body = message_dict(item.item_id, item.message) | place
-    if item.message.tool_calls:
-        body["tool_calls"] = stored_calls(item.message.tool_calls)
-    if item.message.tool_call_id:
-        body["tool_call_id"] = item.message.tool_call_id
-    return body
+    return message_dict(item.item_id, item.message) | place | tool_fields(item.message)
 
 
 def _answer(item: ConversationItem, events: Sequence[RunEvent]) -> dict[str, Any]:
@@ -32,7 +27,7 @@ def _answer(item: ConversationItem, events: Sequence[RunEvent]) -> dict[str, Any
     body = message_dict(item.item_id, Message("assistant", said["content"] or ""), status)
     body |= {"run_id": item.run_id, "finish_reason": standing.reason}
     body |= {name: said[name] for name in ("reasoning_content", "tool_calls") if name in said}
-    end = events[-1] if events and events[-1].kind is EventKind.END else None
+    end = end_of(events)
     body["usage"] = usage_dict(end.usage) if end and end.usage else None
     body["error"] = end.error if end else None
     return body

@@ -9,16 +9,16 @@ from streamwell.core.conversation import Conversation
 from streamwell.core.errors import AfterNotFound
 from streamwell.core.ids import message_id
 from streamwell.core.types import EventKind, FinishReason, Message, RunEvent
+from streamwell.server.schemas.openai import ChatMessage
 from streamwell.server.schemas.responses import InputMessage
 
-_ROLES = {"developer": "system"}
 #: What a client says, and is told, in the place of an item for the beginning of a conversation.
 ROOT = "root"
 
 
-def core_message(message: InputMessage) -> Message:
-    """A message as the chat template gets it."""
-    role = _ROLES.get(message.role, message.role)
+def core_message(message: InputMessage | ChatMessage) -> Message:
+    """The words of a message as the chat template gets them."""
+    role = "system" if message.role == "developer" else message.role
     return Message(role, "".join(part.text for part in message.content))
 
 

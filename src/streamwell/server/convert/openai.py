@@ -20,22 +20,23 @@ from streamwell.core.types import (
     RunTerms,
     SamplingOptions,
     Usage,
+    end_of,
 )
 from streamwell.server.convert.dialects import OPENAI, Dialect
 from streamwell.server.convert.fingerprint import fingerprint
-from streamwell.server.convert.messages import previous_item
+from streamwell.server.convert.messages import core_message, previous_item
 from streamwell.server.convert.tools import (
     answer_message,
     chat_options,
     core_calls,
     part_delta,
-    stored_calls,
+    tool_fields,
 )
+from streamwell.server.error_body import run_error
 from streamwell.server.schemas.fields import GenerationRequest
 from streamwell.server.schemas.openai import ChatMessage, ChatRequest, CompletionRequest
 from streamwell.server.schemas.responses import ResponseRequest
 
-_ROLES = {"developer": "system"}
 #: Parts of a message that would change the prompt.
 _UNSUPPORTED_IN_MESSAGES = ("function_call", "audio")
 
@@ -43,7 +44,7 @@ _UNSUPPORTED_IN_MESSAGES = ("function_call", "audio")
 def chat_run(body: ChatRequest, tenant: str, idempotency_key: str = "") -> RunRequest:
     """A chat request as a run of one prompt."""
     _check_chat(body)
-    messages = tuple(wire_message(at, message) for at, message in enumerate(body.messages))
+    messages = tuple(core_chat_message(at, message) for at, message in enumerate(body.messages))
     terms = run_terms(RunKind.CHAT, body, idempotency_key)
     if body.store:
         terms = replace(terms, messages=messages)
@@ -123,14 +124,13 @@ def run_terms(kind: RunKind, body: GenerationRequest, idempotency_key: str) -> R
     )
 
 
-def wire_message(at: int, message: ChatMessage) -> Message:
+def core_chat_message(at: int, message: ChatMessage) -> Message:
     """A message as the chat template gets it; raises `InvalidRequest` for what it cannot say."""
     for name in _UNSUPPORTED_IN_MESSAGES:
         if (message.model_extra or {}).get(name):
             raise InvalidRequest(f"{name} is not supported yet", f"messages.{at}.{name}")
-    role = _ROLES.get(message.role, message.role)
-    text = "".join(part.text for part in message.content)
-    return Message(role, text, core_calls(at, message), message.tool_call_id or "")
+    calls = core_calls(at, message)
+    return replace(core_message(message), tool_calls=calls, tool_call_id=message.tool_call_id or "")
 
 
 def options_of(body: GenerationRequest, max_tokens: int | None) -> SamplingOptions:
@@ -160,12 +160,6 @@ def usage_dict(usage: Usage) -> dict[str, Any]:
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
-
-
-def error_dict(
-    message: str, kind: str, *, param: str | None = None, code: str | None = None
-) -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 class ChunkEncoder:
@@ -237,8 +231,7 @@ class ChunkEncoder:
 
     def _end(self, event: RunEvent) -> list[bytes]:
         if event.error is not None:
-            error = error_dict(event.error, "server_error", code=event.error_code)
-            return [orjson.dumps(error)]
+            return [orjson.dumps(run_error(event))]
         payloads = [b"[DONE]"]
         if self._include_usage and event.usage is not None:
             chunk: dict[str, Any] = {
@@ -255,7 +248,7 @@ def completion_dict(spec: RunSpec, events: Sequence[RunEvent]) -> dict[str, Any]
     of_choice: list[list[RunEvent]] = [[] for _ in range(spec.total_choices)]
     for event in events:
         of_choice[event.index].append(event)
-    usage = events[-1].usage if events and events[-1].kind is EventKind.END else None
+    end = end_of(events)
     is_chat = spec.kind is RunKind.CHAT
     choices = [_choice(spec, index, of_choice[index]) for index in range(spec.total_choices)]
     metadata = {"metadata": dict(spec.terms.metadata)} if spec.terms.store else {}
@@ -266,7 +259,7 @@ def completion_dict(spec: RunSpec, events: Sequence[RunEvent]) -> dict[str, Any]
         "model": spec.model,
         "system_fingerprint": None,
         "choices": choices,
-        "usage": usage_dict(usage) if usage else None,
+        "usage": usage_dict(end.usage) if end and end.usage else None,
         **metadata,
     }
 
@@ -279,11 +272,7 @@ def stored_messages(spec: RunSpec) -> list[dict[str, Any]]:
 def _stored_message(spec: RunSpec, at: int, message: Message) -> dict[str, Any]:
     body: dict[str, Any] = {"id": f"{spec.run_id}-{at}", "role": message.role}
     body |= {"content": message.content, "name": None}
-    if message.tool_calls:
-        body["tool_calls"] = stored_calls(message.tool_calls)
-    if message.tool_call_id:
-        body["tool_call_id"] = message.tool_call_id
-    return body
+    return body | tool_fields(message)
 
 
 def _choice(spec: RunSpec, index: int, events: Sequence[RunEvent]) -> dict[str, Any]:

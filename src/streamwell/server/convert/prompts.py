@@ -18,8 +18,9 @@ from streamwell.core.types import (
     RunSpec,
     RunTerms,
 )
-from streamwell.server.convert.openai import error_dict, options_of, run_terms
+from streamwell.server.convert.openai import options_of, run_terms
 from streamwell.server.convert.text import RETRY_MS
+from streamwell.server.error_body import run_error
 from streamwell.server.schemas.fields import SamplingFields
 from streamwell.server.schemas.prompts import PLACE, ChatbotRequest, Preset, PresetRequest
 
@@ -105,7 +106,7 @@ class DoneEncoder:
     def _end(self, event: RunEvent) -> bytes:
         if event.error is None:
             return b"[DONE]"
-        return orjson.dumps(error_dict(event.error, "server_error", code=event.error_code))
+        return orjson.dumps(run_error(event))
 
     def _data(self, event: RunEvent, body: dict[str, Any]) -> bytes:
         if self._has_choices:

@@ -22,8 +22,8 @@ from streamwell.core.errors import InvalidRequest
 from streamwell.core.ids import message_id
 from streamwell.core.types import EventKind, RunEvent, RunSpec
 from streamwell.server.convert.messages import Standing, text_part
-from streamwell.server.convert.openai import error_dict
 from streamwell.server.convert.responses import answer_item, response_dict
+from streamwell.server.error_body import run_error
 
 #: Of each kind of event: how many frames it makes, and its first number less its seq.
 _NUM_FRAMES = {EventKind.START: 4, EventKind.DELTA: 1, EventKind.FINISH: 3, EventKind.END: 1}
@@ -119,9 +119,8 @@ class ResponseEncoder:
 
     def _broken(self, event: RunEvent) -> bytes:
         """An end of the stream that is none of the run: whoever goes on after it misses nothing."""
-        message = event.error or ""
-        error = error_dict(message, "server_error", code=event.error_code)
-        body = {"code": event.error_code, "message": message, "param": None, **error}
+        about = {"code": event.error_code, "message": event.error or "", "param": None}
+        body = about | run_error(event)
         return _frame("error", self._last_number, body)
 
 

@@ -8,14 +8,22 @@ from typing import Any
 import orjson
 
 from streamwell.core.errors import InvalidRequest
-from streamwell.core.types import EventKind, FinishReason, RunEvent, RunKind, RunRequest, RunSpec
+from streamwell.core.types import (
+    EventKind,
+    FinishReason,
+    RunEvent,
+    RunKind,
+    RunRequest,
+    RunSpec,
+    end_of,
+)
 from streamwell.server.convert.openai import (
-    error_dict,
+    core_chat_message,
     options_of,
     run_terms,
     usage_dict,
-    wire_message,
 )
+from streamwell.server.error_body import run_error
 from streamwell.server.schemas.runs import StartRunRequest
 
 
@@ -26,13 +34,15 @@ def text_run(body: StartRunRequest, tenant: str, idempotency_key: str = "") -> R
         InvalidRequest: the message is empty, or says what it cannot.
     """
     if body.messages is not None:
-        prompt: Any = tuple(wire_message(at, message) for at, message in enumerate(body.messages))
+        prompt: Any = tuple(
+            core_chat_message(at, message) for at, message in enumerate(body.messages)
+        )
     elif body.raw:
         prompt = body.prompt
     elif not body.prompt:
         raise InvalidRequest("the prompt is empty", "prompt")
     else:
-        prompt = (wire_message(0, body.as_message()),)
+        prompt = (core_chat_message(0, body.as_message()),)
     return RunRequest(
         kind=RunKind.TEXT,
         model=body.model or "",
@@ -87,7 +97,7 @@ class TextEncoder:
 
     def _end(self, event: RunEvent) -> dict[str, Any]:
         if event.error is not None:
-            return error_dict(event.error, "server_error", code=event.error_code)
+            return run_error(event)
         usage = usage_dict(event.usage) if event.usage else None
         if self._has_choices:
             reasons = [self._reasons[index] for index in sorted(self._reasons)]
@@ -97,7 +107,7 @@ class TextEncoder:
 
 def run_dict(spec: RunSpec, events: Sequence[RunEvent], *, is_paused: bool) -> dict[str, Any]:
     """A run as an object: where it stands, and its text so far."""
-    end = events[-1] if events and events[-1].kind is EventKind.END else None
+    end = end_of(events)
     texts: list[list[str]] = [[] for _ in range(spec.total_choices)]
     reasons: list[FinishReason | None] = [None] * spec.total_choices
     for event in events:
@@ -107,7 +117,7 @@ def run_dict(spec: RunSpec, events: Sequence[RunEvent], *, is_paused: bool) -> d
             reasons[event.index] = event.finish_reason
     error = None
     if end is not None and end.error is not None:
-        error = error_dict(end.error, "server_error", code=end.error_code)["error"]
+        error = run_error(end)["error"]
     return {
         "id": spec.run_id,
         "object": "run",

@@ -8,7 +8,7 @@ from typing import Any
 from streamwell.core.errors import InvalidRequest
 from streamwell.core.ids import call_id
 from streamwell.core.json_values import json_of
-from streamwell.core.messages import AnswerPart, ChatOptions, PartKind, ToolCall
+from streamwell.core.messages import AnswerPart, ChatOptions, Message, PartKind, ToolCall
 from streamwell.core.types import RunEvent
 from streamwell.server.schemas.openai import ChatMessage, ChatRequest
 from streamwell.server.schemas.tools import FunctionDefinition
@@ -76,7 +76,7 @@ def part_delta(run_id: str, choice: int, part: AnswerPart) -> dict[str, Any]:
 
 def answer_message(run_id: str, choice: int, events: Iterable[RunEvent]) -> dict[str, Any]:
     """The assistant's message that the events of one choice make."""
-    parts = [part for event in events for part in parts_of(event)]
+    parts = [part for event in events for part in event.answer_parts]
     texts = {
         kind: "".join(part.text for part in parts if part.kind is kind)
         for kind in (PartKind.CONTENT, PartKind.REASONING)
@@ -95,16 +95,11 @@ def answer_message(run_id: str, choice: int, events: Iterable[RunEvent]) -> dict
     return message
 
 
-def parts_of(event: RunEvent) -> tuple[AnswerPart, ...]:
-    """What an event adds to its choice's answer."""
-    if event.parts is not None:
-        return event.parts
-    return (AnswerPart(PartKind.CONTENT, event.text),) if event.text else ()
-
-
-def stored_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
-    """The calls of a message that a caller sent."""
-    return [_wire_call(call.call_id, call.name, call.arguments) for call in calls]
+def tool_fields(message: Message) -> dict[str, Any]:
+    """What a message that a caller sent says of tools."""
+    calls = [_wire_call(call.call_id, call.name, call.arguments) for call in message.tool_calls]
+    answered = {"tool_call_id": message.tool_call_id} if message.tool_call_id else {}
+    return ({"tool_calls": calls} if calls else {}) | answered
 
 
 def _call_dict(run_id: str, choice: int, part: AnswerPart) -> dict[str, Any]:

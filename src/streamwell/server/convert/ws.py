@@ -9,7 +9,8 @@ import orjson
 
 from streamwell.core.errors import InvalidRequest
 from streamwell.core.types import EventKind, FinishReason, RunEvent, RunSpec
-from streamwell.server.convert.openai import error_dict, usage_dict
+from streamwell.server.convert.openai import usage_dict
+from streamwell.server.error_body import run_error
 from streamwell.server.schemas.ws import (
     AuthMessage,
     CancelMessage,
@@ -93,8 +94,7 @@ class FrameEncoder:
 
     def _end(self, event: RunEvent) -> bytes:
         if event.error is not None:
-            body = error_dict(event.error, "server_error", code=event.error_code)
-            return self._dumps("error", event, body)
+            return self._dumps("error", event, run_error(event))
         usage = usage_dict(event.usage) if event.usage else None
         if len(self._reasons) > 1:
             return self._dumps("done", event, {"finish_reasons": self._reasons, "usage": usage})

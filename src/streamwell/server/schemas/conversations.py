@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, FailFast, Field
 
-from streamwell.server.schemas.fields import Metadata, ObjectId, WireModel
+from streamwell.server.schemas.fields import Metadata, ObjectId, WireModel, none_as_empty
 from streamwell.server.schemas.responses import InputMessage
 
 #: Items that one request may add.
 MAX_NEW_ITEMS = 20
-
-
-def _none_as_empty(value: Any) -> Any:  # noqa: ANN401 - a validator takes whatever was sent
-    return [] if value is None else value
 
 
 class CreateConversationRequest(WireModel):
@@ -23,7 +19,7 @@ class CreateConversationRequest(WireModel):
     items: Annotated[
         list[InputMessage],
         FailFast(),
-        BeforeValidator(_none_as_empty),
+        BeforeValidator(none_as_empty),
         Field(default_factory=list, max_length=MAX_NEW_ITEMS),
     ]
     metadata: Metadata = None

@@ -34,7 +34,12 @@ class WireModel(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
 
-def _as_list(value: Any) -> Any:  # noqa: ANN401 - a validator takes whatever was sent
+def none_as_empty(value: Any) -> Any:  # noqa: ANN401 - a validator takes whatever was sent
+    """A list that is not given is an empty one."""
+    return [] if value is None else value
+
+
+def _as_list(value: Any) -> Any:  # noqa: ANN401
     if not isinstance(value, str | list | None):
         raise ValueError("must be a string or a list of strings")  # noqa: TRY004 - pydantic's own
     return [value] if isinstance(value, str) else value

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, FailFast, Field
 
 from streamwell.core.json_values import json_of, parse_json
-from streamwell.server.schemas.fields import WireModel
+from streamwell.server.schemas.fields import WireModel, none_as_empty
 
 MAX_TOOLS = 128
 MAX_CALLS = 128
@@ -40,10 +40,6 @@ FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 Description = Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS), AfterValidator(_whole)]
 #: Printable ASCII without spaces.
 CallId = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,128}$")]
-
-
-def _none_as_empty(value: Any) -> Any:  # noqa: ANN401
-    return [] if value is None else value
 
 
 class FunctionDefinition(WireModel):
@@ -82,12 +78,12 @@ class CalledTool(WireModel):
 Tools = Annotated[
     list[Tool],
     FailFast(),
-    BeforeValidator(_none_as_empty),
+    BeforeValidator(none_as_empty),
     Field(default_factory=list, max_length=MAX_TOOLS),
 ]
 CalledTools = Annotated[
     list[CalledTool],
     FailFast(),
-    BeforeValidator(_none_as_empty),
+    BeforeValidator(none_as_empty),
     Field(default_factory=list, max_length=MAX_CALLS),
 ]
