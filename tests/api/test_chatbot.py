@@ -193,7 +193,7 @@ WRONG = [
     ("preset=none", "preset", 1008),
     ("preset=few-shot", "preset", 1008),
     ("logprobs=5", "logprobs", 1008),
-    ("run=resp-none", None, None),
+    ("run=resp_none", None, None),
 ]
 
 

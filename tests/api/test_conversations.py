@@ -418,6 +418,9 @@ def test_a_conversation_has_an_end() -> None:
         ("GET", "/{id}/items", None, {"after": "a" * 200}, "query.after"),
         ("GET", "/{id}/items", None, {"after": "msg_0"}, "after"),
         ("GET", "", None, {"after": "conv_0"}, "after"),
+        ("GET", "/{id}/items", None, {"include": "x"}, "include"),
+        ("GET", "/{id}/items/msg_0", None, {"include[]": "x"}, "include"),
+        ("POST", "/{id}/items", {"items": [_user("a")]}, {"include": "x"}, "include"),
     ],
 )
 def test_what_is_wrong_is_named(

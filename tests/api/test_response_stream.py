@@ -66,7 +66,7 @@ def test_every_event_says_what_openais_says() -> None:
     async def test(rig: Rig) -> None:
         bodies = [event.json for event in await _stream(rig)]
         run_id = bodies[0]["response"]["id"]
-        item_id = f"msg_{run_id.removeprefix('resp-')}"
+        item_id = f"msg_{run_id.removeprefix('resp_')}"
         at = {"item_id": item_id, "output_index": 0, "content_index": 0}
         part = {"type": "output_text", "text": "abc", "annotations": []}
         item = {"id": item_id, "type": "message", "status": "incomplete", "role": "assistant"}

@@ -69,7 +69,7 @@ def test_a_text_is_answered_with_a_response_object(path: str) -> None:
         body = BODY | {"temperature": 0.5, "top_p": 0.9, "metadata": {"a": "b"}, "seed": 3}
         response = await ok(rig, "POST", path, body | {"instructions": "x"})
         response_id = response["id"]
-        item_id = f"msg_{response_id.removeprefix('resp-')}"
+        item_id = f"msg_{response_id.removeprefix('resp_')}"
 
         assert isinstance(response.pop("created_at"), int)
         assert {
@@ -104,7 +104,7 @@ def test_a_text_is_answered_with_a_response_object(path: str) -> None:
             "truncation": "disabled",
             "usage": {
                 "input_tokens": 3,
-                "input_tokens_details": {"cached_tokens": 0},
+                "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
                 "output_tokens": 5,
                 "output_tokens_details": {"reasoning_tokens": 0},
                 "total_tokens": 8,
@@ -139,7 +139,7 @@ def test_without_a_bound_an_answer_ends_with_the_context() -> None:
 
 
 def test_messages_may_have_any_role_and_several_parts() -> None:
-    """The parts of a message are joined; what an earlier answer gave can be sent back as it is."""
+    """The parts of a message are lines; what an earlier answer gave can be sent back as it is."""
 
     async def test(rig: Rig) -> None:
         first = await _answer(rig)
@@ -157,7 +157,7 @@ def test_messages_may_have_any_role_and_several_parts() -> None:
         ]
         response = await _answer(rig, input=messages)
 
-        assert "ABabcdeCD" == await _prompt(rig, response["id"])
+        assert "ABabcdeC\nD" == await _prompt(rig, response["id"])
 
     run(test)
 
@@ -198,7 +198,7 @@ def test_what_cannot_be_gone_on_from_is_told() -> None:
         live = await ok(rig, "POST", PATH, BODY | {"background": True})
 
         assert (409, None, "run_not_ended") == await refusal(live["id"])
-        for wrong in ("resp-0", deleted["id"], completion["id"]):
+        for wrong in ("resp_0", deleted["id"], completion["id"]):
             assert NOT_FOUND == await refusal(wrong)
         await call(rig, "POST", f"{PATH}/{live['id']}/cancel")
         assert 0 == rig.admission.num_live
@@ -346,9 +346,9 @@ def test_a_named_request_is_answered_once() -> None:
         await call(rig, "DELETE", f"{PATH}/{first['id']}")
 
         assert second == await ok(rig, "POST", PATH, body, **named)
-        assert (409, None, "idempotency_key_reused") == await error(
-            rig, "POST", PATH, BODY, **named
-        )
+        refused = await call(rig, "POST", PATH, BODY, **named)
+        assert (409, "idempotency_key_reused") == (refused.status, refused.json["error"]["code"])
+        assert "false" == refused.headers["x-should-retry"]
 
     run(test)
 
@@ -373,7 +373,7 @@ _MESSAGE = {"role": "user", "content": "a"}
             {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
             "input.0.content.0.type",
         ),
-        ({"previous_response_id": "resp-1", "conversation": "conv_1"}, "previous_response_id"),
+        ({"previous_response_id": "resp_1", "conversation": "conv_1"}, "previous_response_id"),
         ({"conversation": {"name": "a"}}, "conversation"),
         ({"conversation": {"id": None}}, "conversation"),
         ({"conversation": 1}, "conversation"),
@@ -386,6 +386,7 @@ _MESSAGE = {"role": "user", "content": "a"}
         ({"text": {"verbosity": "low"}}, "text.verbosity"),
         ({"text": "a"}, "text"),
         ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
+        ({"reasoning": {"effort": "none"}}, "reasoning.effort"),
         ({"reasoning": {"summary": "auto"}}, "reasoning.summary"),
         ({"reasoning": {"mode": "pro"}}, "reasoning.mode"),
         ({"reasoning": {"context": "all_turns"}}, "reasoning.context"),
@@ -459,7 +460,7 @@ def test_what_is_not_served_is_not_there(name: str) -> None:
             answer = await call(rig, "POST", f"{prefix}/responses/{name}", BODY)
             assert (404, "not_found") == (answer.status, answer.json["error"]["code"])
             assert name in answer.json["error"]["message"]
-        assert 405 == (await call(rig, "POST", f"{PATH}/resp-1", BODY)).status
+        assert 405 == (await call(rig, "POST", f"{PATH}/resp_1", BODY)).status
 
     run(test)
 

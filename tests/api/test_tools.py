@@ -308,11 +308,11 @@ def test_what_was_called_and_what_came_of_it() -> None:
     called = {
         "id": "call_1",
         "type": "function",
-        "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'},
+        "function": {"name": "write", "arguments": json.dumps({"text": "x" * 70_000})},
     }
     messages = [
         {"role": "user", "content": "Weather?"},
-        {"role": "assistant", "content": None, "tool_calls": [called]},
+        {"role": "assistant", "reasoning_content": "Ask.", "tool_calls": [called]},
         {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
     ]
 
@@ -321,7 +321,7 @@ def test_what_was_called_and_what_came_of_it() -> None:
         answer = await ok(rig, "POST", PATH, BODY | {"messages": messages, "store": True})
         kept = (await ok(rig, "GET", f"{PATH}/{answer['id']}/messages"))["data"]
         assert "It rains." == answer["choices"][0]["message"]["content"]
-        assert [called] == kept[1]["tool_calls"]
+        assert ([called], "Ask.") == (kept[1]["tool_calls"], kept[1]["reasoning_content"])
         assert ("tool", "call_1", "rain") == tuple(
             kept[2][name] for name in ("role", "tool_call_id", "content")
         )
@@ -371,7 +371,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"tools": [_tool(name="two words")]}, "tools.0.function.name"),
     ({"tools": [_tool(name="n" * 65)]}, "tools.0.function.name"),
     ({"tools": [_tool(), _tool()]}, "tools.1.function.name"),
-    ({"tools": [_tool(description="d" * 8193)]}, "tools.0.function.description"),
+    ({"tools": [_tool(description="d" * 65_537)]}, "tools.0.function.description"),
     ({"tools": [_tool(description="\ud800")]}, "tools.0.function.description"),
     ({"tools": [_tool(parameters=[])]}, "tools.0.function.parameters"),
     ({"tools": [_tool(parameters=_deep(70))]}, "tools.0.function.parameters"),
@@ -403,6 +403,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (_said(tool_call_id="c"), "messages.0.tool_call_id"),
     (_said(content=None), "messages.0.content"),
     (_said(content=None, tool_calls=[]), "messages.0.content"),
+    (_said(role="user", reasoning_content="hm"), "messages.0.reasoning_content"),
     (_said(function_call={"name": "f"}), "messages.0.function_call"),
 ]
 

@@ -154,6 +154,18 @@ def weights_elsewhere(folder: Path) -> None:
     change(folder, "config.json", transformers_weights="adapter_model.bin")
 
 
+@_engine("names other files in configuration_files")
+def config_elsewhere(folder: Path) -> None:
+    write(folder, "configuration_evil.py", _code(folder))
+    write(folder, "config.4.0.0.json", '{"auto_map": {"AutoConfig": "configuration_evil.Evil"}}')
+    change(folder, "config.json", configuration_files=["config.4.0.0.json"])
+
+
+@_engine("part of a distributed checkpoint")
+def weights_of_a_cluster(folder: Path) -> None:
+    write(folder, "shard-00000-model-00000-of-00001.safetensors", b"")
+
+
 @_engine("adapter")
 def adapter_in_disguise(folder: Path) -> None:
     write(folder, "adapter_model.bin", _payload(folder))
@@ -166,6 +178,12 @@ def tokenizer_with_code(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
     auto_map = {"AutoTokenizer": ["tokenization_evil.Evil", None]}
     change(folder, "tokenizer_config.json", auto_map=auto_map)
+
+
+@_tokenizer("names other files in fast_tokenizer_files")
+def tokenizer_elsewhere(folder: Path) -> None:
+    write(folder, "tokenizer.4.0.0.json", "[" * 100_000)
+    change(folder, "tokenizer_config.json", fast_tokenizer_files=["tokenizer.4.0.0.json"])
 
 
 # Files that are not what they seem

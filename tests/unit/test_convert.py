@@ -46,12 +46,20 @@ def completion(**fields: Any) -> CompletionRequest:  # noqa: ANN401
         ({"role": "assistant", "content": ""}, Message("assistant", "")),
         (
             {"role": "user", "content": [{"type": "text", "text": t} for t in ("a", "b")]},
-            Message("user", "ab"),
+            Message("user", "a\nb"),
+        ),
+        (
+            {"role": "assistant", "content": [{"type": "text", "text": t} for t in ("a", "b")]},
+            Message("assistant", "ab"),
+        ),
+        (
+            {"role": "assistant", "content": "a", "reasoning_content": "because"},
+            Message("assistant", "a", reasoning="because"),
         ),
     ],
 )
 def test_messages(message: dict[str, Any], expected: Message) -> None:
-    """Roles are three, parts of a content are joined."""
+    """Roles are three; parts are lines, but for those of an answer."""
     assert ((expected,),) == chat_run(chat(messages=[message]), "t").prompts
 
 

@@ -232,8 +232,11 @@ def test_half_a_surrogate_pair_is_refused(encoder: PromptEncoder) -> None:
         encoder.encode_text(broken)
     with pytest.raises(InvalidRequest, match="surrogate") as in_chat:
         encoder.encode_chat([HELLO, Message("user", broken)])
+    with pytest.raises(InvalidRequest, match="surrogate") as in_thoughts:
+        encoder.encode_chat([HELLO, Message("assistant", "a", reasoning=broken)])
 
     assert ("prompt", "messages.1.content") == (in_text.value.param, in_chat.value.param)
+    assert "messages.1.reasoning_content" == in_thoughts.value.param
 
 
 @pytest.mark.parametrize("text", ["", "{}", "not json"])

@@ -14,7 +14,7 @@ def _log(num_deltas: int) -> list[RunEvent]:
     kinds = [EventKind.START, *[EventKind.DELTA] * num_deltas, EventKind.FINISH, EventKind.END]
     return [
         RunEvent(
-            run_id="resp-1",
+            run_id="resp_1",
             seq=seq,
             kind=kind,
             finish_reason=FinishReason.STOP if kind is EventKind.FINISH else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
+_PREFIX = re.compile(r"^[a-z]+[-_]")
 _ID = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
 
 
@@ -16,7 +17,7 @@ def call_id(run_id: str, choice: int, number: int) -> str:
 
 def message_id(run_id: str) -> str:
     """The id of a run's answer, as of a message; what it answers has this with a number."""
-    return f"msg_{run_id.partition('-')[2]}"
+    return f"msg_{_PREFIX.sub('', run_id)}"
 
 
 def is_id(text: str) -> bool:

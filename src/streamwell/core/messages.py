@@ -29,6 +29,8 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     #: The call whose result a tool's message is; empty for other roles.
     tool_call_id: str = ""
+    #: What the assistant thought before it said this.
+    reasoning: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,13 +110,18 @@ class SamplingOptions:
 
 
 class RunKind(StrEnum):
-    """What a run answers; the value is the prefix of its id."""
+    """What a run answers."""
 
     CHAT = "chatcmpl"
     COMPLETION = "cmpl"
     RESPONSE = "resp"
     #: Streamwell's own: `/v1/runs` and `/v1/stream`.
     TEXT = "run"
+
+    @property
+    def id_prefix(self) -> str:
+        """What its ids begin with, as OpenAI's do: some clients know a response by it."""
+        return f"{self.value}_" if self is RunKind.RESPONSE else f"{self.value}-"
 
 
 #: A prompt as the caller gave it: a conversation, a text, or token ids.

@@ -23,6 +23,10 @@ from streamwell.models.weights import is_gguf, read_headers
 _CODE = re.compile(r"auto_map|trust_remote_code|_?(attn|experts)_implementation(_internal)?")
 
 
+#: Fields by which Transformers would read other files than those that are looked at.
+_OTHER_FILES = ("configuration_files", "fast_tokenizer_files", "transformers_weights")
+
+
 def inspect_model(path: Path, *, trust_remote_code: bool = False) -> None:
     """Look at config, weights and generation settings of a folder; reads a few kB of most files.
 
@@ -34,8 +38,7 @@ def inspect_model(path: Path, *, trust_remote_code: bool = False) -> None:
         raise LoadError(f"{path} holds an adapter (adapter_config.json), not a whole model")
     config = read_object(path / "config.json")
     _refuse_code(path / "config.json", config, trust_remote_code=trust_remote_code)
-    if "transformers_weights" in config:
-        raise LoadError(f"{path}/config.json names other weights in transformers_weights")
+    _refuse_other_files(path / "config.json", config)
     _check_generation(path / "generation_config.json", trust_remote_code=trust_remote_code)
     check_claims(config, read_headers(path), are_plain=not is_gguf(path))
     check_config(path / "config.json", config)
@@ -53,6 +56,7 @@ def inspect_tokenizer(path: Path, *, trust_remote_code: bool = False) -> None:
     if file.exists():
         config = read_object(file)
         _refuse_code(file, config, trust_remote_code=trust_remote_code)
+        _refuse_other_files(file, config)
         _check_added(file, config)
 
 
@@ -72,6 +76,12 @@ def _refuse_code(file: Path, content: Mapping[str, Any], *, trust_remote_code: b
                 "--trust-remote-code, and may then do all that you may do: read it first. If "
                 f"Transformers knows this family by itself, the model loads without {name}."
             )
+
+
+def _refuse_other_files(file: Path, config: Mapping[str, Any]) -> None:
+    for name in _OTHER_FILES:
+        if name in config:
+            raise LoadError(f"{file} names other files in {name}")
 
 
 #: Ids beyond this are none of any tokenizer; files may ask for one entry per id.

@@ -77,6 +77,9 @@ def read_headers(path: Path) -> dict[str, TensorInfo]:
         _check_index(path, tensors)
         if (path / _SINGLE).is_file():
             read_header(path / _SINGLE)  # Transformers would take this one
+    for shard in path.glob("shard-*-model-*-of-*.safetensors"):  # and those before all others
+        if shard not in files:
+            raise LoadError(f"{shard} is a part of a distributed checkpoint, which is not served")
     return tensors
 
 

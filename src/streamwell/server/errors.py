@@ -52,6 +52,8 @@ _TABLE: tuple[tuple[type[StreamwellError], int, str, str | None], ...] = (
 )
 
 
+#: The same request would end the same way.
+_LASTING = (EngineError, IdempotencyConflict, LoadError)
 #: What went wrong inside is for the log alone.
 INTERNAL_ERROR = error_body("The server had an internal error.", SERVER)
 
@@ -93,6 +95,8 @@ def answer_of(error: StreamwellError) -> JSONBytes:
     headers = {}
     if isinstance(error, Unavailable):
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    if isinstance(error, _LASTING):  # OpenAI's clients would ask twice again
+        headers["x-should-retry"] = "false"
     status, body = describe(error)
     return JSONBytes(body, status, headers=headers)
 

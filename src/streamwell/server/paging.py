@@ -1,13 +1,14 @@
-"""The query of every list: how many, after which, in which order."""
+"""The query of every list: how many, after which, in which order, and with what."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fastapi import Depends, Query
+from fastapi import Depends, Query, Request
 
 from streamwell.core.conversation import Page
+from streamwell.core.errors import InvalidRequest
 
 MAX_LIMIT = 100
 
@@ -37,6 +38,13 @@ def _newest_first(limit: _Limit = 20, after: _After = "", order: _Order = "desc"
 
 def _oldest_first(limit: _Limit = 20, after: _After = "", order: _Order = "asc") -> ListQuery:
     return ListQuery(limit, after, order == "desc")
+
+
+def refuse_include(request: Request) -> None:
+    """Raises `InvalidRequest` for what entries are to hold beside what they always do."""
+    names = [name for name in request.query_params if name.partition("[")[0] == "include"]
+    if any(request.query_params[name] for name in names):
+        raise InvalidRequest("include is not supported yet", "include")
 
 
 #: The order is the one that OpenAI's list of the same name has by default.

@@ -37,8 +37,10 @@ def from_query(model: type[Model], connection: HTTPConnection) -> Model:
     Raises:
         RequestValidationError: a field is wrong.
     """
-    params = connection.query_params
-    values = {name: params.getlist(name) for name in params if name != "ticket"}
+    values: dict[str, list[str]] = {}
+    for name, value in connection.query_params.multi_items():
+        values.setdefault(name, []).append(value)
+    values.pop("ticket", None)
     integers = {name: list(map(_integer, values.pop(name))) for name in _INTEGERS if name in values}
     lists = {name: found for name, found in values.items() if len(found) > 1}
     single = {name: found[0] for name, found in values.items()}

@@ -52,7 +52,7 @@ async def accept(request: RunRequest, model: Served) -> RunSpec:
     encoder, info = model.require()
     prompts = await asyncio.to_thread(_encode_all, encoder, request, info)
     return RunSpec(
-        run_id=id_by_time(f"{request.kind}-"),
+        run_id=id_by_time(request.kind.id_prefix),
         kind=request.kind,
         tenant=request.tenant,
         model=request.model or model.names[0],

@@ -28,6 +28,7 @@ def chat_variables(messages: Sequence[Message], options: ChatOptions, mark: Mark
     """
     for index, item in enumerate(messages):
         refuse_surrogates(item.content, param=f"messages.{index}.content")
+        refuse_surrogates(item.reasoning, param=f"messages.{index}.reasoning_content")
     added = json.loads(options.template_kwargs) if options.template_kwargs else {}
     given = {
         **added,
@@ -40,6 +41,8 @@ def chat_variables(messages: Sequence[Message], options: ChatOptions, mark: Mark
 def _as_dict(message: Message) -> dict[str, Any]:
     """A message as templates expect it: the arguments of calls are no text there."""
     said: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.reasoning:
+        said["reasoning_content"] = message.reasoning
     if message.tool_calls:
         said["tool_calls"] = [
             {

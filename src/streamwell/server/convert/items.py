@@ -9,7 +9,7 @@ from streamwell.core.conversation import ConversationItem
 from streamwell.core.types import Message, RunEvent, end_of
 from streamwell.server.convert.messages import ROOT, Standing, message_dict
 from streamwell.server.convert.openai import usage_dict
-from streamwell.server.convert.tools import answer_message, tool_fields
+from streamwell.server.convert.tools import answer_message
 
 
 def item_dict(item: ConversationItem, events: Sequence[RunEvent]) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def item_dict(item: ConversationItem, events: Sequence[RunEvent]) -> dict[str, A
     place = {"previous_item_id": ROOT if item.previous_id == "" else item.previous_id}
     if item.message is None:
         return _answer(item, events) | place
-    return message_dict(item.item_id, item.message) | place | tool_fields(item.message)
+    return message_dict(item.item_id, item.message) | place
 
 
 def _answer(item: ConversationItem, events: Sequence[RunEvent]) -> dict[str, Any]:

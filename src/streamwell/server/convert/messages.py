@@ -9,6 +9,7 @@ from streamwell.core.conversation import Conversation
 from streamwell.core.errors import AfterNotFound
 from streamwell.core.ids import message_id
 from streamwell.core.types import EventKind, FinishReason, Message, RunEvent
+from streamwell.server.convert.tools import beside_text
 from streamwell.server.schemas.openai import ChatMessage
 from streamwell.server.schemas.responses import InputMessage
 
@@ -19,7 +20,9 @@ ROOT = "root"
 def core_message(message: InputMessage | ChatMessage) -> Message:
     """The words of a message as the chat template gets them."""
     role = "system" if message.role == "developer" else message.role
-    return Message(role, "".join(part.text for part in message.content))
+    # an answer is told in pieces; what others say in several parts is several things
+    between = "" if role == "assistant" else "\n"
+    return Message(role, between.join(part.text for part in message.content))
 
 
 class Standing:
@@ -80,6 +83,7 @@ def message_dict(item_id: str, message: Message, status: str = "completed") -> d
         "status": status,
         "role": message.role,
         "content": [part],
+        **beside_text(message),
     }
 
 

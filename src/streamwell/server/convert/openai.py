@@ -27,10 +27,10 @@ from streamwell.server.convert.fingerprint import fingerprint
 from streamwell.server.convert.messages import core_message, previous_item
 from streamwell.server.convert.tools import (
     answer_message,
+    beside_text,
     chat_options,
     core_calls,
     part_delta,
-    tool_fields,
 )
 from streamwell.server.error_body import run_error
 from streamwell.server.schemas.fields import GenerationRequest
@@ -129,8 +129,15 @@ def core_chat_message(at: int, message: ChatMessage) -> Message:
     for name in _UNSUPPORTED_IN_MESSAGES:
         if (message.model_extra or {}).get(name):
             raise InvalidRequest(f"{name} is not supported yet", f"messages.{at}.{name}")
-    calls = core_calls(at, message)
-    return replace(core_message(message), tool_calls=calls, tool_call_id=message.tool_call_id or "")
+    if message.reasoning_content and message.role != "assistant":
+        param = f"messages.{at}.reasoning_content"
+        raise InvalidRequest("only the assistant has thoughts", param)
+    return replace(
+        core_message(message),
+        tool_calls=core_calls(at, message),
+        tool_call_id=message.tool_call_id or "",
+        reasoning=message.reasoning_content or "",
+    )
 
 
 def options_of(body: GenerationRequest, max_tokens: int | None) -> SamplingOptions:
@@ -272,7 +279,7 @@ def stored_messages(spec: RunSpec) -> list[dict[str, Any]]:
 def _stored_message(spec: RunSpec, at: int, message: Message) -> dict[str, Any]:
     body: dict[str, Any] = {"id": f"{spec.run_id}-{at}", "role": message.role}
     body |= {"content": message.content, "name": None}
-    return body | tool_fields(message)
+    return body | beside_text(message)
 
 
 def _choice(spec: RunSpec, index: int, events: Sequence[RunEvent]) -> dict[str, Any]:

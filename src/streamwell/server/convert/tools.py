@@ -95,11 +95,14 @@ def answer_message(run_id: str, choice: int, events: Iterable[RunEvent]) -> dict
     return message
 
 
-def tool_fields(message: Message) -> dict[str, Any]:
-    """What a message that a caller sent says of tools."""
-    calls = [_wire_call(call.call_id, call.name, call.arguments) for call in message.tool_calls]
-    answered = {"tool_call_id": message.tool_call_id} if message.tool_call_id else {}
-    return ({"tool_calls": calls} if calls else {}) | answered
+def beside_text(message: Message) -> dict[str, Any]:
+    """What a message that a caller sent says beside its text."""
+    said: dict[str, Any] = {
+        "reasoning_content": message.reasoning,
+        "tool_calls": [_wire_call(c.call_id, c.name, c.arguments) for c in message.tool_calls],
+        "tool_call_id": message.tool_call_id,
+    }
+    return {name: value for name, value in said.items() if value}
 
 
 def _call_dict(run_id: str, choice: int, part: AnswerPart) -> dict[str, Any]:

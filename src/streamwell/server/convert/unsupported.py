@@ -51,7 +51,7 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "prompt_logprobs": (),
     "reasoning": ({},),
     "reasoning.context": ("auto",),
-    "reasoning.effort": ("none",),
+    "reasoning.effort": (),
     "reasoning.generate_summary": (),
     "reasoning.mode": ("standard",),
     "reasoning.summary": (),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from streamwell.server.convert.items import item_dict
@@ -14,7 +14,7 @@ from streamwell.server.convert.messages import (
 )
 from streamwell.server.deps import ClosedRoute, ServicesDep, TenantDep
 from streamwell.server.errors import JSONBytes
-from streamwell.server.paging import NewestFirstDep
+from streamwell.server.paging import NewestFirstDep, refuse_include
 from streamwell.server.queries import refuse_other_sites
 from streamwell.server.schemas.conversations import (
     CreateConversationRequest,
@@ -81,7 +81,7 @@ async def delete_conversation(
     return JSONBytes(deleted)
 
 
-@router.get("/{conversation_id}/items", response_model=None)
+@router.get("/{conversation_id}/items", response_model=None, dependencies=[Depends(refuse_include)])
 async def list_items(
     conversation_id: str, services: ServicesDep, tenant: TenantDep, query: NewestFirstDep
 ) -> Response:
@@ -90,7 +90,9 @@ async def list_items(
     return JSONBytes(list_dict([item_dict(*entry) for entry in entries], query.limit))
 
 
-@router.post("/{conversation_id}/items", response_model=None)
+@router.post(
+    "/{conversation_id}/items", response_model=None, dependencies=[Depends(refuse_include)]
+)
 async def create_items(
     conversation_id: str, body: CreateItemsRequest, services: ServicesDep, tenant: TenantDep
 ) -> Response:
@@ -102,7 +104,11 @@ async def create_items(
     return JSONBytes(list_dict([item_dict(*entry) for entry in entries], len(entries)))
 
 
-@router.get("/{conversation_id}/items/{item_id}", response_model=None)
+@router.get(
+    "/{conversation_id}/items/{item_id}",
+    response_model=None,
+    dependencies=[Depends(refuse_include)],
+)
 async def get_item(
     conversation_id: str, item_id: str, services: ServicesDep, tenant: TenantDep
 ) -> Response:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import HTTPException, Request
+from fastapi import Depends, HTTPException, Request
 from starlette.responses import Response
 
-from streamwell.core.errors import InvalidRequest, RunNotFound
+from streamwell.core.errors import RunNotFound
 from streamwell.core.types import RunEvent, RunKind, RunSpec
 from streamwell.server.answers import Resume, ResumeDep, collect, follow, idempotency_key
 from streamwell.server.convert.messages import Standing, input_items, page_of
@@ -17,7 +17,7 @@ from streamwell.server.convert.unsupported import refuse_unsupported_in_response
 from streamwell.server.cursor import Cursor, parse_starting_after
 from streamwell.server.deps import Services, ServicesDep, TenantDep, routers
 from streamwell.server.errors import JSONBytes
-from streamwell.server.paging import NewestFirstDep
+from streamwell.server.paging import NewestFirstDep, refuse_include
 from streamwell.server.schemas.responses import ResponseRequest
 from streamwell.server.sse import EventStream
 from streamwell.service.reader import Reader
@@ -51,10 +51,11 @@ async def not_served(request: Request, _tenant: TenantDep) -> Response:
     raise HTTPException(404, f"{request.url.path} is not served here")
 
 
-@reader_router.get("/responses/{response_id}", response_model=None)
+@reader_router.get(
+    "/responses/{response_id}", response_model=None, dependencies=[Depends(refuse_include)]
+)
 async def get_response(response_id: str, resume: ResumeDep) -> Response:
     """A response as it stands, or its stream from a place on."""
-    _refuse_include(resume.request)
     services = resume.services
     spec = await _find(response_id, resume.tenant, services)
     if not resume.wants_stream:
@@ -81,16 +82,18 @@ async def delete_response(response_id: str, services: ServicesDep, tenant: Tenan
     return JSONBytes({"id": response_id, "object": "response", "deleted": True})
 
 
-@router.get("/responses/{response_id}/input_items", response_model=None)
+@router.get(
+    "/responses/{response_id}/input_items",
+    response_model=None,
+    dependencies=[Depends(refuse_include)],
+)
 async def get_input_items(
     response_id: str,
     services: ServicesDep,
     tenant: TenantDep,
     query: NewestFirstDep,
-    request: Request,
 ) -> Response:
     """The messages that a response answers, those before it included."""
-    _refuse_include(request)
     spec = await _find(response_id, tenant, services)
     items = input_items(response_id, spec.terms.messages)
     page = page_of(items, limit=query.limit, after=query.after, newest_first=query.newest_first)
@@ -125,9 +128,3 @@ def _cursor(resume: Resume, response_id: str, events: list[RunEvent]) -> Cursor:
         return resume.cursor(response_id)
     number = parse_starting_after(resume.starting_after).after_seq
     return Cursor(*place_after(number, events))
-
-
-def _refuse_include(request: Request) -> None:
-    names = [name for name in request.query_params if name.partition("[")[0] == "include"]
-    if any(request.query_params[name] for name in names):
-        raise InvalidRequest("include is not supported yet", "include")

@@ -41,6 +41,8 @@ class ChatMessage(WireModel):
     ]
     tool_calls: CalledTools
     tool_call_id: CallId | None = None
+    #: Of the assistant, as it was answered.
+    reasoning_content: str | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -10,9 +10,10 @@ from streamwell.core.json_values import json_of, parse_json
 from streamwell.server.schemas.fields import WireModel, none_as_empty
 
 MAX_TOOLS = 128
-MAX_CALLS = 128
-MAX_DESCRIPTION_CHARS = 8192
-#: Of one JSON value: the parameters of a tool, the arguments of a call, variables of a template.
+#: In one message; what the model called is to come back as it was.
+MAX_CALLS = 2048
+MAX_DESCRIPTION_CHARS = 1 << 16
+#: Of one JSON value: the parameters of a tool, variables of a template.
 MAX_JSON_CHARS = 1 << 16
 
 
@@ -35,7 +36,8 @@ def _is_object(text: str) -> str:
 
 
 JsonObject = Annotated[dict[str, Any], BeforeValidator(_small_json)]
-Arguments = Annotated[str, Field(max_length=MAX_JSON_CHARS), AfterValidator(_is_object)]
+#: As long as the model wrote them: the body has its own limit.
+Arguments = Annotated[str, AfterValidator(_is_object)]
 FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 Description = Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS), AfterValidator(_whole)]
 #: Printable ASCII without spaces.
