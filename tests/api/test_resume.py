@@ -193,6 +193,26 @@ def test_foreign_and_future_places_are_refused() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("num_turns", range(6))
+def test_a_cancelled_run_ends_whoever_leaves_meanwhile(num_turns: int) -> None:
+    """The last reader leaves between the cancel and the end: there is no pause in it."""
+
+    async def test(rig: Rig) -> None:
+        reader = await rig.runs.start(request(max_tokens=20))
+        rig.engine.allow(2)
+        await turns()
+        cancelling = asyncio.create_task(rig.runs.cancel(reader.spec.run_id, ""))
+        await turns(num_turns)
+        reader.close()
+        await cancelling
+
+        events = await rig.store.events(reader.spec.run_id)
+        assert FinishReason.CANCELLED in [event.finish_reason for event in events]
+        assert (0, False) == (rig.admission.num_live, rig.runs.is_paused(reader.spec.run_id))
+
+    run(test, grace_s=1000.0)
+
+
 def test_cancel_is_seen_by_all_and_harmless_again() -> None:
     """Every reader gets the end; a second cancel, also of a paused run, changes nothing."""
 

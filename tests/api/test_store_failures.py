@@ -162,6 +162,36 @@ def test_a_run_whose_log_broke_goes_on() -> None:
     run(test, grace_s=1000.0)
 
 
+def test_a_reader_that_hears_of_it_first_leaves_no_pause() -> None:
+    """A stream closes as soon as its run's log breaks: the run goes on at once all the same."""
+
+    async def test(rig: Rig) -> None:
+        reader = await rig.runs.start(request(max_tokens=6))
+        rig.engine.allow(2)
+        await turns()
+
+        async def follow() -> None:
+            try:
+                await read(reader)
+            finally:
+                reader.close()
+
+        following = asyncio.create_task(follow())
+        await turns()
+        rig.store.failures = [StoreFailed("disk full")]
+        rig.engine.allow(1)
+        with pytest.raises(StoreFailed):
+            await following
+        await turns()
+        await rig.runs.recover()
+        again = await rig.runs.attach(reader.spec.run_id, "")
+        rig.engine.allow(100)
+        assert "abcdef" == text_of(await read(again))
+        again.close()
+
+    run(test, grace_s=1000.0)
+
+
 def test_a_run_whose_log_broke_can_be_cancelled() -> None:
     """What was shown of it stays, with an end."""
 

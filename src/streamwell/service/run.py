@@ -26,6 +26,8 @@ class Run:
         self.task: asyncio.Task[None] | None = None
         #: The task is cancelled to be begun again later, and not to end the run.
         self.is_pausing = False
+        #: The task is cancelled to end the run, whoever comes or leaves meanwhile.
+        self.is_ending = False
         #: Cancels the run when no reader has come back.
         self.grace: asyncio.TimerHandle | None = None
         self.unfinished = set(range(spec.total_choices))

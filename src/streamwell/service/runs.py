@@ -192,6 +192,8 @@ class RunService:
         late = list(self._live.values())
         for run in late:
             run.stop_grace()
+            if run.is_ending:
+                continue
             if self.log.is_durable:
                 run.is_pausing = True
             else:
@@ -245,9 +247,11 @@ class RunService:
         model.release()
         run.task = None
         self._admission.release(run.spec.total_choices)
-        if not task.cancelled() and isinstance(task.exception(), LoadError):
+        if run.is_ending:
+            self._end(run)
+        elif not task.cancelled() and isinstance(task.exception(), LoadError):
             return  # who can load the model will go on with it: this server later, or another
-        if not (task.cancelled() and run.is_pausing):
+        elif not (task.cancelled() and run.is_pausing):
             self._end(run)
         elif not run.is_alone and not self.is_draining:  # somebody came back meanwhile
             self._go_on(run)
@@ -255,7 +259,7 @@ class RunService:
     def _leave(self, run: Run, *, resumable: bool) -> None:
         """A reader is gone; alone, the run is paused, or cancelled if nobody can come back."""
         run.num_readers -= 1
-        if self._live.get(run.spec.run_id) is not run or not run.is_alone:
+        if self._live.get(run.spec.run_id) is not run or not run.is_alone or run.is_ending:
             return
         run_report.left(run, self._metrics)
         num_paused = sum(other.grace is not None for other in self._live.values())
@@ -278,6 +282,7 @@ class RunService:
         run.stop_grace()
         run.is_pausing = False
         if run.task is not None:
+            run.is_ending = True
             run.task.cancel()
         else:
             self._end(run)
