@@ -14,7 +14,7 @@ import pytest
 from streamwell.core.engine_state import EngineInfo, EngineState, EngineStats
 from streamwell.core.errors import EngineDied, LoadError
 from streamwell.core.types import FinishReason, GenerateRequest, SamplingParams
-from streamwell.engine import client
+from streamwell.engine import came_up, client
 from streamwell.engine.backoff import SOUND_STEPS, Backoff
 from streamwell.engine.client import ProcessEngine
 from streamwell.engine.connection import HEARTBEAT_S
@@ -204,6 +204,22 @@ def test_a_model_that_cannot_be_loaded_is_not_tried_again() -> None:
     assert [] == launcher.waits
 
 
+def test_a_model_that_ends_each_process_is_given_up() -> None:
+    """As when memory runs out while it loads; one that was up before is tried again and again."""
+    launcher = Launcher([[]] * 3)
+
+    async def scenario() -> None:
+        engine = make_engine(launcher)
+        await fail(engine)
+        with pytest.raises(LoadError, match=r"ended 3 times while it was loading \(exit code -9"):
+            await engine.ready()
+
+    asyncio.run(scenario())
+
+    launcher.close()
+    assert [0, 1] == launcher.waits
+
+
 @dataclass
 class Lines:
     """A logger that keeps what it is told."""
@@ -227,6 +243,7 @@ def test_the_ready_line_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Implementation, rounding, type and device in one line; what is unexpected as warnings."""
     lines = Lines()
     monkeypatch.setattr(client, "log", lines)
+    monkeypatch.setattr(came_up, "log", lines)
     info = replace(INFO, implementation="torch", quantization="int8", warnings=("slow",))
     launcher = Launcher([[Loaded(info)]])
 

@@ -20,6 +20,7 @@ from streamwell.core.errors import EngineDied, LoadError, SequenceFailed
 from streamwell.core.types import GenerateRequest, TokenDelta
 from streamwell.engine.adapter_calls import AdapterCalls
 from streamwell.engine.backoff import Backoff
+from streamwell.engine.came_up import tell
 from streamwell.engine.connection import HEARTBEAT_S
 from streamwell.engine.launch import EngineProcess, launch
 from streamwell.engine.mailbox import Mailbox
@@ -48,6 +49,8 @@ log = structlog.get_logger()
 #: may hold up its heartbeats for long.
 FROZEN_S, FROZEN_LOADING_S = 8.0, 60.0
 SECOND_LOOK_S = 0.5
+#: Processes that may end while they load a model that has never been up.
+MAX_LOST_LOADS = 3
 
 
 class ProcessEngine:
@@ -80,12 +83,14 @@ class ProcessEngine:
         self._loaded: asyncio.Future[EngineInfo] | None = None
         #: Since it was started.
         self._has_been_ready = False
+        self._num_lost_loads = 0
         #: Heartbeats since the engine was ready, or told of its last step.
         self._num_beats = 0
 
     def start(self) -> None:
         self._status = EngineStatus(EngineState.STARTING)
         self._has_been_ready = False
+        self._num_lost_loads = 0
         self._loaded = asyncio.get_running_loop().create_future()
         self._supervisor = asyncio.create_task(self._supervise(), name="engine supervisor")
 
@@ -159,15 +164,28 @@ class ProcessEngine:
             finally:
                 num_steps, num_cut = self._stats.num_steps, len(self._mailboxes)
                 self._lose_process()
-                if running is not None:
-                    await asyncio.shield(_end(running))
+                exit_code = await asyncio.shield(_end(running)) if running is not None else None
+            if not self._has_been_ready:
+                self._count_lost_load(exit_code)
             if self._status.state is EngineState.FAILED:
                 return
             wait_s = self._backoff.after_death(num_steps)
             log.warning(
-                "engine process died; starting another", num_cut_requests=num_cut, wait_s=wait_s
+                "engine process died; starting another",
+                num_cut_requests=num_cut,
+                exit_code=exit_code,
+                wait_s=wait_s,
             )
             await self._sleep(wait_s)
+
+    def _count_lost_load(self, exit_code: int | None) -> None:
+        """What takes its process with it when it is loaded will do so again."""
+        self._num_lost_loads += 1
+        if self._num_lost_loads == MAX_LOST_LOADS and self._status.state is not EngineState.FAILED:
+            self._give_up(
+                f"the engine process ended {MAX_LOST_LOADS} times while it was loading "
+                f"(exit code {exit_code}; -9 may mean that memory ran out)"
+            )
 
     def _lose_process(self) -> None:
         """The process is gone, or will be: nobody waits for it any longer."""
@@ -237,7 +255,7 @@ class ProcessEngine:
                 self._has_been_ready = True
                 self._status = EngineStatus(EngineState.READY, "ready", 1.0)
                 self._num_beats = 0
-                _tell(info)
+                tell(info)
                 if self._loaded is not None and not self._loaded.done():
                     self._loaded.set_result(info)
             case LoadFailed(error):
@@ -270,22 +288,10 @@ class ProcessEngine:
                 mailbox.put(output)
 
 
-async def _end(running: EngineProcess) -> None:
+async def _end(running: EngineProcess) -> int | None:
     exit_code, pid = await asyncio.to_thread(running.end), running.process.pid
     if exit_code is None:
         log.error("engine process cannot be killed; going on without it", pid=pid)
     else:
         log.debug("engine process ended", pid=pid, exit_code=exit_code)
-
-
-def _tell(info: EngineInfo) -> None:
-    """Log what came up, and what about it the person who started it may not expect."""
-    log.info(
-        "engine ready",
-        implementation=info.implementation,
-        quantization=info.quantization,
-        dtype=info.dtype,
-        device=info.device,
-    )
-    for warning in info.warnings:
-        log.warning(warning)
+    return exit_code

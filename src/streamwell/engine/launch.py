@@ -44,6 +44,8 @@ class EngineProcess:
         after `END_S`. Blocks; calling it again is harmless.
         """
         self.connection.close()
+        if (exit_code := self.process.returncode) is not None:
+            return exit_code  # its number may be another's by now
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
         with contextlib.suppress(ProcessLookupError):  # it leads none

@@ -189,11 +189,8 @@ class RunService:
         tasks = [run.task for run in self._live.values() if run.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)
-        late = list(self._live.values())
-        for run in late:
+        for run in [run for run in self._live.values() if not run.is_ending]:
             run.stop_grace()
-            if run.is_ending:
-                continue
             if self.log.is_durable:
                 run.is_pausing = True
             else:
@@ -203,7 +200,7 @@ class RunService:
                 run.task.cancel()
             elif not run.is_pausing:
                 self._end(run)
-        if tasks := [run.task for run in late if run.task is not None]:
+        if tasks := [run.task for run in self._live.values() if run.task is not None]:
             await asyncio.wait(tasks)
         await asyncio.sleep(0)  # let the tasks' callbacks have their turn
         await self.log.suspend()

@@ -1,7 +1,7 @@
 """Prompts in, token ids out: the tokenizer and chat template of a model folder.
 
-All that Streamwell does with a tokenizer happens here, through Transformers; the detokenizer only
-borrows `PromptEncoder.decode`. No lengths are checked and no defaults filled in here, and code from
+What a server asks of a tokenizer happens here, through Transformers; the detokenizer only borrows
+`PromptEncoder.decode`. No lengths are checked and no defaults filled in here, and code from
 a model folder is never run unless it is trusted: the folder is looked at and its tokenizer tried
 out first, and templates are rendered in a process that can do no harm.
 
@@ -63,7 +63,7 @@ class PromptEncoder:
         # beside another thread's call, tokenizers before 0.23 refuse it as "Already borrowed".
         tokenizer.encode("")
         self._tokenizer = tokenizer
-        self._decode = _plain_decode(tokenizer)
+        self._decode = _decoder_of(tokenizer)
         #: For chats, and for chats with tools.
         self._templates = _chat_templates(tokenizer)
         self._response_template = _response_template(tokenizer)
@@ -238,7 +238,7 @@ def _response_template(tokenizer: PreTrainedTokenizerBase) -> ResponseTemplate |
         return None
 
 
-def _plain_decode(tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[int]], str]:
+def _decoder_of(tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[int]], str]:
     if tokenizer.is_fast:
         # It skips special tokens, tidies nothing up, and costs a third of the call around it.
         decode: Callable[[Sequence[int]], str] = tokenizer.backend_tokenizer.decode
