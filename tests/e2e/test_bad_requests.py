@@ -17,8 +17,6 @@ from harness import DEADLINE_S, HOST, ServerProcess, eventually
 pytestmark = pytest.mark.slow
 
 MAX_REFUSAL_S = 0.05
-#: The fastest of so many counts: others may have the cores for a while.
-NUM_TRIES = 8
 NEIGHBOUR = {"prompt": "Once upon a time", "seed": 3, "max_tokens": 60, "ignore_eos": True}
 
 
@@ -65,13 +63,14 @@ def _send(server: ServerProcess, bad: Bad) -> httpx2.Response:
 @pytest.mark.parametrize("bad", TABLE, ids=[bad.name for bad in TABLE])
 def test_bad_requests_are_refused(busy: ServerProcess, bad: Bad) -> None:
     """The status, code and field are right, and it takes less than 50 ms beside a stream."""
-    durations_s = []
-    for _ in range(NUM_TRIES):
+
+    def refused_soon() -> httpx2.Response | None:
         before_s = time.perf_counter()
         response = _send(busy, bad)
-        durations_s.append(time.perf_counter() - before_s)
-        if durations_s[-1] < MAX_REFUSAL_S:
-            break
+        return response if time.perf_counter() - before_s < MAX_REFUSAL_S else None
+
+    # the fastest counts: others may have the cores for a while
+    response = eventually(refused_soon, "it is refused soon")
     error = response.json()["error"]
 
     assert (bad.status, bad.code, bad.param) == (
@@ -82,7 +81,6 @@ def test_bad_requests_are_refused(busy: ServerProcess, bad: Bad) -> None:
     assert "invalid_request_error" == error["type"]
     assert error["message"]
     assert response.headers["x-request-id"]
-    assert min(durations_s) < MAX_REFUSAL_S
 
 
 def test_a_neighbour_does_not_notice_bad_requests(brooklet: ServerProcess) -> None:

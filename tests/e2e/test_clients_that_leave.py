@@ -108,7 +108,7 @@ async def _storm(server: ServerProcess, seed: int) -> None:
 
 def _is_crowded(server: ServerProcess) -> bool:
     metrics = server.metrics()
-    return metrics["requests_running"] == 8 and metrics["requests_waiting"] > 8
+    return metrics["requests_waiting"] > 0
 
 
 def _num_unended(server: ServerProcess) -> int:
@@ -143,4 +143,4 @@ def test_one_that_leaves_costs_no_more_than_what_was_under_way(small: ServerProc
 
     assert 1 == metrics["client_disconnects_total"] - disconnects_before
     # two steps, and what the engine did while this test asked for metrics and hung up
-    assert metrics["engine_steps_total"] - steps_before <= 30
+    assert metrics["engine_steps_total"] - steps_before < ENDLESS["max_tokens"] / 5

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from browser import Page
-from harness import StartServer, eventually
+from harness import START_TIMEOUT_S, StartServer, eventually
 from speaker import SpeakingServer
 
 from streamwell.models import brooklet_path
@@ -19,6 +19,8 @@ from streamwell.models import brooklet_path
 pytestmark = pytest.mark.slow
 
 IDLE = "document.querySelector('.answer') && !document.querySelector('[aria-busy=true]')"
+#: Of an answer that has ended, all is drawn at the next frame.
+DRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 ANSWERS = "[...document.querySelectorAll('.markdown')].map(e => e.innerText.trim())"
 MARKDOWN = (
     "# Title\n\nSome **bold** text, $x^2$.\n\n- one\n- two\n\n```python\nprint('x')\n```\n\n"
@@ -38,6 +40,8 @@ def _questions(page: Page) -> Any:  # noqa: ANN401
 
 
 def _answers(page: Page) -> Any:  # noqa: ANN401
+    """The texts of all answers, when the page is idle and its last words are drawn."""
+    page.evaluate(DRAWN)
     return page.sees(f"(texts => texts.every(Boolean) && texts)({ANSWERS})")
 
 
@@ -68,7 +72,7 @@ def test_an_answer_is_shown_as_it_was_meant(page: Page, server: SpeakingServer) 
     assert ["Title", "bold", "one", "two", "print('x')", "1", "2"] == page.evaluate(script)
     page.sees("document.querySelectorAll('.katex').length == 2")
     page.sees("document.querySelector('.code .hljs-string')")
-    assert page.evaluate("document.querySelector('.speed').textContent").count("·") == 3
+    page.sees("document.querySelector('.speed').textContent.split('·').length == 4")
     assert [] == page.complaints()
     assert {server.url} == {"/".join(url.split("/")[:3]) for url in page.requested()}
 
@@ -562,8 +566,8 @@ def test_the_chosen_model_answers(page: Page, start_server: StartServer) -> None
     server = start_server("--model", "brooklet-t5", "--num-threads", "1")
     eventually(server.is_open, "the port is open")
     page.open(server.url + "/")
-    page.sees("document.querySelector('.loading')")
-    page.sees("!document.querySelector('.loading')")
+    page.sees("document.querySelector('.models')", START_TIMEOUT_S)
+    page.sees("!document.querySelector('.loading')", START_TIMEOUT_S)
     page.click("Settings")
     page.type("0", into="[name=temperature]")
     page.click("Save")

@@ -80,7 +80,7 @@ def test_a_phone_is_wide_enough(page: Page, server: SpeakingServer) -> None:
     page.resize(375, 700)
     page.open(server.url + "/")
     page.ask("Hello!" * 50)
-    page.has("The end.")
+    page.sees("document.querySelectorAll('.code').length == 2")
     page.sees(IDLE)
     wide = "[...document.querySelectorAll('html, .scroller')]"
     wide += ".filter(element => element.scrollWidth > element.clientWidth).length"
@@ -94,7 +94,7 @@ def test_a_phone_is_wide_enough(page: Page, server: SpeakingServer) -> None:
 def test_focus_goes_to_a_dialog_and_back(page: Page, server: SpeakingServer) -> None:
     """Who uses the keyboard is where they were when a dialog closes."""
     page.open(server.url + "/")
-    page.sees("document.querySelector('[aria-label=Settings]')")
+    page.sees("document.activeElement.ariaLabel == 'Message'")  # by itself, a moment after the rest
     page.evaluate("document.querySelector('[aria-label=Settings]').focus()")
     page.press("Enter")
     page.sees("document.querySelector('dialog')?.contains(document.activeElement)")

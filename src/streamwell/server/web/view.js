@@ -22,7 +22,8 @@ function workSoon(view) {
 function workOnAll() {
   frame = 0;
   const startMs = performance.now();
-  if (startMs >= lastMs + PAUSE_MS) {
+  const isLast = [...changed].some((view) => view.isWhole); // what ends is shown at once
+  if (isLast || startMs >= lastMs + PAUSE_MS) {
     lastMs = startMs;
     for (const view of changed) {
       if (performance.now() >= startMs + FRAME_MS) break;
@@ -37,7 +38,7 @@ export class MarkdownView {
   #root;
   //: What is in no finished block.
   #rest = '';
-  #isWhole = false;
+  isWhole = false;
   #carried = null;
   //: The element of the block that is not finished.
   #tail = null;
@@ -52,7 +53,7 @@ export class MarkdownView {
   /** The text goes on with this; a whole one does not grow any more. */
   add(text, isWhole) {
     this.#rest += text;
-    this.#isWhole = isWhole;
+    this.isWhole = isWhole;
     workSoon(this);
   }
 
@@ -65,7 +66,7 @@ export class MarkdownView {
   work(until) {
     let isOpen = false;
     while (this.#rest && !isOpen && performance.now() < until) {
-      const block = firstBlock(this.#rest, this.#isWhole, this.#carried);
+      const block = firstBlock(this.#rest, this.isWhole, this.#carried);
       this.#show(block);
       isOpen = block.isOpen;
       if (!isOpen) this.#finish(block);
