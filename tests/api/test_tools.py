@@ -190,6 +190,7 @@ def test_a_stream_that_is_cut_goes_on_with_the_same_frames(
         body = BODY | {"stream": True, "n": 1}
         rig.engine.allow(num_tokens)
         sending = asyncio.create_task(call(rig, "POST", PATH, body, leave=leave, answer=answer))
+        await until(lambda: rig.engine.stats().num_steps >= min(num_tokens, 20))
         await turns(20 * num_tokens)
         leave.set()
         await sending

@@ -138,7 +138,7 @@ def test_a_stream_that_was_cut_goes_on(t5: ServerProcess) -> None:
 
     assert whole.startswith("".join(frame.text for frame in first))
     assert whole == t5.client.get(f"/v1/completions/{run_id}").json()["choices"][0]["text"]
-    assert len(rest) > 100
+    assert rest
 
 
 def test_a_killed_engine_costs_a_pause(t5: ServerProcess) -> None:

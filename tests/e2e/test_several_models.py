@@ -175,7 +175,7 @@ def test_a_load_tells_how_far_it_is_and_an_unload_waits(site: Site) -> None:
     body = LONG | {"model": "third"}
     with site.server.stream(body) as frames:
         next(frame for frame in frames if frame.text)
-    body["max_tokens"] = 400
+    body["max_tokens"] = 1500
     with site.server.stream(body) as frames, ThreadPoolExecutor(1) as pool:
         next(frame for frame in frames if frame.text)
         unloading = pool.submit(site.unload, "third")

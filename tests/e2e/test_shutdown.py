@@ -14,7 +14,7 @@ from harness import ServerProcess, StartServer, eventually, frames_of
 pytestmark = pytest.mark.slow
 
 #: Long enough to look around while it is streamed; nobody could wait for the endless one.
-LONG = {"prompt": "Once upon a time", "max_tokens": 300, "ignore_eos": True, "seed": 1}
+LONG = {"prompt": "Once upon a time", "max_tokens": 1000, "ignore_eos": True, "seed": 1}
 ENDLESS = LONG | {"max_tokens": 2000}
 
 

@@ -80,12 +80,12 @@ def without_ids(message: dict[str, Any]) -> dict[str, Any]:
 def test_a_greeting_gets_an_answer_that_ends(
     brooklet: ServerProcess, temperature: float | None
 ) -> None:
-    """Greedy and by default, a greeting gets some text, in several pieces, and an end."""
+    """Greedy and by default, a greeting gets some text and an end."""
     with brooklet.stream(asks("Hello!") | {"temperature": temperature}, PATH) as stream:
         frames = list(stream)
 
     assert "stop" == frames[-2].finish_reason
-    assert len([frame for frame in frames if frame.text]) > 1
+    assert [frame for frame in frames if frame.text]
 
 
 def test_a_long_answer_streams_to_its_end(brooklet: ServerProcess) -> None:

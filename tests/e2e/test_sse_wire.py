@@ -102,7 +102,7 @@ def test_every_chunk_holds_whole_frames(scripted: ServerProcess) -> None:
     """A frame is never cut in two writes, and the chunked body ends properly."""
     chunks = _raw_chunks(scripted, "/v1/chat/completions", CHAT)
 
-    assert len(chunks) > 3
+    assert len(chunks) > 1
     for chunk in chunks:
         assert chunk.endswith(b"\n\n")
         assert list(frames_of(iter(chunk.decode().split("\n")[:-1])))

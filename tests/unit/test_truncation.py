@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamwell.core.errors import InvalidRequest
@@ -70,6 +70,7 @@ def test_a_limit_without_room_for_words_is_refused(limit: int) -> None:
         last_of_text(encode_text, "abc", 1)
 
 
+@settings(derandomize=True, deadline=None, database=None)
 @given(st.integers(1, 400), st.integers(1, 300))
 def test_as_many_turns_stay_as_fit(num_turns: int, limit: int) -> None:
     """Of equal turns, the most that fit; however long the conversation is."""

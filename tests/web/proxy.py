@@ -73,9 +73,10 @@ class _Connection:
     def _pass_answers(self) -> None:
         with suppress(OSError):
             while data := self._server.recv(_RECEIVE_BYTES):
-                self._client.sendall(data[: self._left])
-                if self._left is not None:
-                    self._left -= len(data)
+                left = self._left  # once: the next request may set it meanwhile
+                self._client.sendall(data[:left])
+                if left is not None:
+                    self._left = left - len(data)
                     if self._left <= 0:
                         self._proxy.num_cut += 1
                         return

@@ -542,7 +542,7 @@ def test_a_model_is_loaded_by_hand(page: Page, start_server: StartServer, tmp_pa
     """One of `--models-dir` is loaded when an operator chooses it, and then answers."""
     (tmp_path / "models").mkdir()
     shutil.copytree(brooklet_path(), tmp_path / "models" / "spare")
-    quick = ("--engine", "scripted", "--scripted-load-s", "2", "--max-model-len", "200")
+    quick = ("--engine", "scripted", "--scripted-load-s", "5", "--max-model-len", "200")
     server = start_server(*quick, "--models-dir", str(tmp_path / "models"))
     server.wait_until_ready()
     page.open(server.url + "/")
@@ -551,7 +551,7 @@ def test_a_model_is_loaded_by_hand(page: Page, start_server: StartServer, tmp_pa
       picker.value = 'spare';
       picker.dispatchEvent(new Event('change', { bubbles: true }));
     })(document.querySelector('.models'))""")
-    page.has("Loading spare", ".loading")
+    page.sees("document.querySelector('.loading')?.innerText.includes('Loading spare')")
     page.sees("!document.querySelector('.loading')")
     page.sees("!document.querySelector('.models').innerText.includes('(')")
     _ask(page, "Who are you?")

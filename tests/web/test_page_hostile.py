@@ -43,6 +43,7 @@ def test_nothing_that_a_model_writes_runs(page: Page, server: SpeakingServer) ->
     page.sees("document.querySelectorAll('.code').length >= 2")
 
     page.evaluate(PRESS)
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert (0, []) == (page.evaluate("hits"), page.evaluate(FOREIGN))
     assert page.has("<script>hit()</script>", ".markdown")
     page.tab.reload()

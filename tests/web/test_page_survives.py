@@ -54,11 +54,11 @@ def test_an_answer_survives_the_server(
 
 def test_a_question_waits_for_the_model(page: Page, start_server: StartServer) -> None:
     """The page is there before the model; what is sent meanwhile is answered, once."""
-    server = start_server(*QUICK, "--scripted-load-s", "6")
+    server = start_server(*QUICK, "--scripted-load-s", "15")
     eventually(server.is_open, "the port is open")
     page.open(server.url + "/")
     page.ask("Are you there?")
-    page.has("Loading brooklet")
+    page.sees("document.body.innerText.includes('Loading brooklet')")
     page.sees(DONE)
 
     page.sees("!document.querySelector('.loading')")
@@ -72,6 +72,7 @@ def test_the_key_is_asked_for_once(page: Page, open_tab: Callable[[], Page]) -> 
     with speaking_server("sk-secret") as server:
         server.says("hello")
         page.open(server.url + "/")
+        page.sees("document.querySelector('dialog[open]')")
         page.press("Escape")  # the second one closes a dialog, whatever a page says to the first
         page.press("Escape")
         for wrong in ("sk-s\N{HORIZONTAL ELLIPSIS}t", "sk-wrong"):  # no header has the first

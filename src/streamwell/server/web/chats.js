@@ -15,11 +15,16 @@ export const chats = signal(null);
 //: Changes begun and made here: a list that was asked for before one of them is not the list after it.
 let numChanges = 0;
 
+//: Of several lists that are asked for side by side, only the one that was begun last is shown.
+let numLists = 0;
+
 export async function refreshChats() {
-  for (let before = null; before !== numChanges;) {
+  numLists += 1;
+  const number = numLists;
+  for (let before = null; before !== numChanges && number === numLists;) {
     before = numChanges;
     const found = await listAll(PATH);
-    if (before === numChanges) show(found.map(fromConversation));
+    if (before === numChanges && number === numLists) show(found.map(fromConversation));
   }
 }
 
@@ -71,7 +76,7 @@ async function write(id, { settings: update, ...others }) {
   const written = { ...conversation, metadata: { ...Object.fromEntries(staying), ...toMetadata(changes) } };
   await change(() => call('POST', `${PATH}/${id}`, { metadata: written.metadata }));
   const chat = fromConversation(written);
-  showOne(chat);
+  if (chats.value?.some((other) => other.id === id)) showOne(chat); // it may be deleted by now
   return chat;
 }
 
