@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from stores import Run, Site, a_delta, a_run, adopted, an_end, ids
 
@@ -150,6 +152,25 @@ def test_no_more_than_needed_goes_of_many(site: Site, store: Store, run: Run) ->
     assert 37 == run(store.delete_oldest(max_bytes=num_bytes))
     assert [False] * 37 + [True] * 3 == [run(store.run(id_)) is not None for id_ in run_ids]
     assert 0 == run(store.delete_oldest(max_bytes=num_bytes))
+
+
+def test_two_servers_delete_no_more_than_one(site: Site, store: Store, run: Run) -> None:
+    """Both find that too much is kept, at the same time; together they delete what must go."""
+    run_ids = [f"run-{number:03}" for number in range(200)]
+    end_at(site, store, run, 10.0, *(a_run(id_) for id_ in run_ids))
+    num_bytes = 100 * size_of(a_run("run-000"))
+    other = site.store()
+
+    async def delete_together() -> int:
+        await other.open()
+        return sum(
+            await asyncio.gather(
+                *(each.delete_oldest(max_bytes=num_bytes) for each in (store, other))
+            )
+        )
+
+    assert run(delete_together()) <= 102
+    run(other.close())
 
 
 def test_an_empty_store_has_nothing_to_delete(store: Store, run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -135,13 +136,18 @@ class MemoryStore(MemoryConversations):
         """The events of a run with `seq > after_seq`, in order; `StoreFailed` when not open."""
         self._check_open()
         stored = self._database.runs.get(run_id)
-        events = stored.events if stored else {}
-        return [events[seq] for seq in sorted(events) if seq > after_seq]
+        return [event for event in stored.in_order() if event.seq > after_seq] if stored else []
 
     async def fold(self, *, ended_before_s: float) -> int:
-        """Nothing can get smaller here; `StoreFailed` when not open."""
+        """Fold the runs that ended before this time; returns how many."""
         self._check_open()
-        return 0
+        num_folded = 0
+        for run in list(self._database.runs.values()):
+            if run.ended_s is not None and run.ended_s < ended_before_s and run.folded is None:
+                run.fold()
+                num_folded += 1
+                await asyncio.sleep(0)  # streams need not wait for all of them
+        return num_folded
 
     async def delete_old(
         self,

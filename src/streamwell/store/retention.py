@@ -12,6 +12,8 @@ from streamwell.store.schema import RUNS
 
 #: Runs deleted per transaction, so that a commit never waits long behind a deletion.
 DELETE_BATCH_SIZE = 8
+#: What one server deletes of what is too much before it looks again how much that is.
+_SHARE = 4
 
 _NUM_BYTES = func.length(RUNS.c.spec) + func.coalesce(RUNS.c.num_event_bytes, 0)
 _TOTAL_BYTES = select(func.coalesce(func.sum(_NUM_BYTES), 0))
@@ -57,18 +59,31 @@ class SqlRetention(SqlDatabase):
 
         Events count from the end of their run.
         """
+        num_deleted = 0
+        while (excess := await self._total_bytes() - max_bytes) > 0:
+            # others may be at it, too: together we must not delete more than is too much
+            deleted = await self._delete_first(excess / _SHARE)
+            if not deleted:
+                break
+            num_deleted += deleted
+        return num_deleted
+
+    async def _total_bytes(self) -> int:
         (total,) = await self._read(lambda row: int(row[0]), _TOTAL_BYTES)
-        excess = total - max_bytes
+        return total
+
+    async def _delete_first(self, left: float) -> int:
+        """Delete the runs that ended first, of so many bytes together; how many."""
 
         def delete_first(connection: Connection) -> int:
-            nonlocal excess
-            ids, left = [], excess
+            nonlocal left
+            ids, rest = [], left
             for run_id, num_bytes in connection.execute(_FIRST_ENDED):
-                if left > 0:
+                if rest > 0:
                     ids.append(run_id)
-                    left -= num_bytes
+                    rest -= num_bytes
             num_deleted = _delete_batch(connection, RUNS.c.id.in_(ids)) if ids else 0
-            excess = left
+            left = rest
             return num_deleted
 
         return await self._repeat(delete_first)

@@ -73,7 +73,8 @@ class SqliteStore(SqlStore):
             _SYNCHRONOUS[synchronous],
             "PRAGMA foreign_keys = ON",
         )
-        super().__init__(engine, LockFiles(path), _NUM_READERS, clock)
+        locks = LockFiles(path.resolve())  # one name, whatever links lead to it
+        super().__init__(engine, locks, _NUM_READERS, clock)
         self._path = path
 
     def _connect(self) -> None:

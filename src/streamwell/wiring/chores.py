@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import structlog
 
@@ -25,6 +25,17 @@ _RECOVERY_S = 2.0
 _IDLE_CHECK_S = 1.0
 
 
+@contextlib.contextmanager
+def _going_on(what: str) -> Iterator[None]:
+    """A chore that fails is tried again the next time: nobody looks at its task until the end."""
+    try:
+        yield
+    except StoreFailed as error:
+        log.warning(what, error=str(error))
+    except Exception:
+        log.exception(what)
+
+
 async def load_all(models: Sequence[Served]) -> None:
     """All at once: those that share cores have a lock to wait for. Raises the first `LoadError`.
 
@@ -39,7 +50,8 @@ async def unload_idle(models: ModelTable, idle_s: float) -> None:
         await asyncio.sleep(min(idle_s, _IDLE_CHECK_S))
         for model in models.models:
             if isinstance(model, ServedModel):  # adapters go with theirs
-                await model.unload_if_idle(idle_s)
+                with _going_on("an idle model could not be unloaded"):
+                    await model.unload_if_idle(idle_s)
 
 
 async def recover(runs: RunService) -> None:
@@ -47,7 +59,8 @@ async def recover(runs: RunService) -> None:
     while True:
         await asyncio.sleep(_RECOVERY_S)
         if not runs.is_draining:
-            with contextlib.suppress(StoreFailed):
+            what = "runs that nobody drives could not be taken up"
+            with _going_on(what), contextlib.suppress(StoreFailed):  # the run log has said that
                 await runs.recover()
 
 
@@ -55,7 +68,7 @@ async def sweep(store: Store, settings: Settings) -> None:
     """Delete ended runs that are too old or too many, and fold the others, now and then."""
     while True:
         now_s = time.time()
-        try:
+        with _going_on("old runs could not be deleted or folded"):
             deleted = await store.delete_old(
                 ended_before_s=now_s - 3600 * settings.retention_h,
                 unstored_before_s=now_s - settings.resume_grace_s,
@@ -64,8 +77,5 @@ async def sweep(store: Store, settings: Settings) -> None:
             deleted += await store.delete_oldest(max_bytes=settings.retention_mib * _MIB)
             # not sooner: those who may still resume a run read it from a place on
             folded = await store.fold(ended_before_s=now_s - settings.resume_grace_s)
-        except StoreFailed as error:
-            log.warning("old runs could not be deleted or folded", error=str(error))
-        else:
             log.debug("old runs deleted and folded", num_deleted=deleted, num_folded=folded)
         await asyncio.sleep(_RETENTION_SWEEP_S)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
+import msgspec
+import structlog
 from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
@@ -19,6 +21,8 @@ from streamwell.backends.ray_serve.messages import (
     decode_report,
 )
 from streamwell.core.errors import EngineDied
+
+log = structlog.get_logger()
 
 #: What Ray raises when a replica, or all of them, went away.
 _LOST = (RayError, RayServeException)
@@ -55,7 +59,11 @@ class Replicas:
     async def reports(self, timeout_s: float) -> list[Report]:
         """One of each replica that answers; none if they do not all do so in time."""
         answers = await _tell(self._handle, "report", timeout_s=timeout_s)
-        return [decode_report(answer) for answer in answers]
+        try:
+            return [decode_report(answer) for answer in answers]
+        except msgspec.MsgspecError:  # of a replica of another version
+            log.exception("a report of a replica cannot be read")
+            return []
 
     async def add_adapter(self, name: str, path: str) -> list[AdapterAnswer]:
         return [
