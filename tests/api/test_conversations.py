@@ -12,6 +12,7 @@ from rig import Rig, run, turns, until
 from streamwell.core.conversation import ConversationItem
 from streamwell.core.errors import StoreFailed
 from streamwell.core.types import Message
+from streamwell.service import acceptance, conversations
 from streamwell.service.conversations import MAX_ITEMS
 
 pytestmark = pytest.mark.timeout(30)
@@ -395,6 +396,30 @@ def test_a_conversation_has_an_end() -> None:
             await error(rig, "POST", path, {"items": [_user("a"), _user("b")]})
         )[:2]
         assert 200 == (await call(rig, "POST", path, {"items": [_user("a")]})).status
+
+    run(test)
+
+
+def test_a_conversation_has_an_end_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it takes to read one is bounded, whatever is said in it; so is what a run keeps."""
+    for module in (acceptance, conversations):
+        monkeypatch.setattr(module, "MAX_KEPT_BYTES", 1000)
+
+    async def test(rig: Rig) -> None:
+        conversation_id = await _create(rig, "x" * 999)
+        path = f"{PATH}/{conversation_id}/items"
+        rig.engine.allow(9)
+
+        assert (400, "items") == (await error(rig, "POST", path, {"items": [_user("é")]}))[:2]
+        assert (400, "items") == (await error(rig, "POST", PATH, {"items": [_user("x" * 1001)]}))[
+            :2
+        ]
+        beside = BODY | {"conversation": conversation_id, "input": "é", "previous_item_id": "root"}
+        assert (400, "conversation") == (await error(rig, "POST", RESPONSES, beside))[:2]
+        long = {"role": "user", "content": "x" * 1001}
+        chat = {"messages": [long, {"role": "user", "content": "a"}], "truncate": 9, "store": True}
+        assert (400, "messages") == (await error(rig, "POST", "/v1/chat/completions", chat))[:2]
+        assert 200 == (await call(rig, "POST", path, {"items": [_user("x")]})).status
 
     run(test)
 

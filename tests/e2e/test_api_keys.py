@@ -104,6 +104,14 @@ def test_the_key_is_looked_at_before_the_body(
     _check_refused(keyed.client.post(_path(path), content=content, headers=headers))
 
 
+def test_nothing_is_read_of_strangers(keyed: ServerProcess) -> None:
+    """They are refused by the headers alone, however much they say will come."""
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n\r\n"
+    with socket.create_connection((HOST, keyed.port), timeout=DEADLINE_S) as connection:
+        connection.sendall(head)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 401 ")
+
+
 @pytest.mark.parametrize(("method", "path"), CLOSED)
 def test_every_route_opens_with_a_key(keyed: ServerProcess, method: str, path: str) -> None:
     """Each of the keys opens all but what operators do, as a bearer token or as `x-api-key`."""

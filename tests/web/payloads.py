@@ -63,5 +63,9 @@ _MARKDOWN = (
     "$\\href{javascript:hit()}{x}$ $\\includegraphics{https://evil.test/x.png}$",
     "$$\\htmlData{x=1}{x}\\url{javascript:hit()}<img src=x onerror=hit()>$$",
     "$\\def\\a{\\a\\a}\\a$",
+    # what a careless pattern would look at again and again
+    "$$" + " " * 3000 + "x",
+    "| a |\n| - " + " " * 3000 + "x",
+    "```" + " " * 3000 + "`",
 )
 PAYLOADS = _MARKUP + _MARKDOWN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -31,6 +32,19 @@ class Message:
     tool_call_id: str = ""
     #: What the assistant thought before it said this.
     reasoning: str = ""
+
+
+def num_kept_bytes(messages: Iterable[Message]) -> int:
+    """What these messages take where they are kept."""
+    return sum(
+        len(text.encode("utf-8", "surrogatepass"))
+        for message in messages
+        for text in (
+            message.content,
+            message.reasoning,
+            *(call.arguments for call in message.tool_calls),
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)

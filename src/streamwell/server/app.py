@@ -7,9 +7,10 @@ from typing import Any
 
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Scope
 
-from streamwell.server.deps import Services, authorize, authorize_reader
+from streamwell.server.deps import Services, authorize, authorize_reader, sent_key
 from streamwell.server.errors import add_error_handlers
 from streamwell.server.hosts import HostCheck
 from streamwell.server.limits import BodyLimit, RequestLog
@@ -49,7 +50,11 @@ def create_app(
     app = _with_routes()
     app.state.services = services
     add_error_handlers(app)
-    limited: ASGIApp = Page(BodyLimit(app, max_body_bytes))
+
+    def has_key(scope: Scope) -> bool:
+        return services.keys.tenant(sent_key(HTTPConnection(scope))) is not None
+
+    limited: ASGIApp = Page(BodyLimit(app, max_body_bytes, has_key))
     if cors_origins:
         limited = CORSMiddleware(limited, allow_origins=cors_origins, **_CORS)
     return RequestLog(limited if allowed_hosts is None else HostCheck(limited, allowed_hosts))

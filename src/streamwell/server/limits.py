@@ -6,6 +6,7 @@ import asyncio
 import re
 import secrets
 import time
+from collections.abc import Callable
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,15 +26,22 @@ _SAFE_ID = re.compile(rb"[A-Za-z0-9._:/@+=-]{1,128}")
 
 
 class BodyLimit:
-    """Reads a request's body, refusing one that is too large before it is held in memory."""
+    """Reads a request's body, refusing one that is too large before it is held in memory.
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    Of strangers none is read: the application, which gets an empty one, will refuse them.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int, is_known: Callable[[Scope], bool]) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._is_known = is_known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
             await self._app(scope, receive, send)
+            return
+        if not self._is_known(scope):
+            await self._app(scope, _replay(b"", receive), send)
             return
         body = None if self._declared(scope) > self._max_bytes else await self._read(receive)
         if body is None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from streamwell.core.engine_state import EngineInfo
 from streamwell.core.errors import ContextLengthExceeded, InvalidRequest
-from streamwell.core.messages import PartKind, refuse_surrogates
+from streamwell.core.messages import PartKind, num_kept_bytes, refuse_surrogates
 from streamwell.core.types import (
     GenerateRequest,
     Message,
@@ -35,6 +35,8 @@ from streamwell.service.truncation import (
 DEFAULT_COMPLETION_TOKENS = 16
 #: Where a prompt is truncated and nothing is said of its answer, so many tokens are for that.
 _ROOM_FOR_ANSWER = 256
+#: Of messages that a run keeps, what came before them included; lists read those of many runs.
+MAX_KEPT_BYTES = 2 << 20
 #: A text of more characters than this per token of context is probed before all of it is encoded.
 _BEGINNING_CHARS_PER_TOKEN = 16
 
@@ -48,6 +50,11 @@ async def accept(request: RunRequest, model: Served) -> RunSpec:
         InvalidRequest: names the field that is wrong.
         ModelLoading, ModelUnloaded, EngineUnavailable, LoadError: the model is not up.
     """
+    if num_kept_bytes(request.terms.messages) > MAX_KEPT_BYTES:
+        raise InvalidRequest(
+            f"over {MAX_KEPT_BYTES} bytes of messages would be kept with the answer",
+            request.prompt_param,
+        )
     await model.wake()
     encoder, info = model.require()
     prompts = await asyncio.to_thread(_encode_all, encoder, request, info)

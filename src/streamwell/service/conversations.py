@@ -24,6 +24,7 @@ from streamwell.core.errors import (
     RunNotFound,
 )
 from streamwell.core.ids import is_id, message_id
+from streamwell.core.messages import num_kept_bytes
 from streamwell.core.ports import Store
 from streamwell.core.types import (
     Message,
@@ -34,6 +35,7 @@ from streamwell.core.types import (
     RunTerms,
     end_of,
 )
+from streamwell.service.acceptance import MAX_KEPT_BYTES
 from streamwell.service.new_ids import id_by_time
 from streamwell.service.once import Once
 from streamwell.service.paths import answer_of, path_to, relinked
@@ -60,6 +62,8 @@ class Conversations:
     async def create(
         self, tenant: str, metadata: Metadata, messages: Sequence[Message]
     ) -> Conversation:
+        """Raises `InvalidRequest`: the messages are too long."""
+        _check_room([], messages, "items")
         conversation = Conversation(
             conversation_id=id_by_time("conv_"),
             tenant=tenant,
@@ -133,7 +137,7 @@ class Conversations:
         async with self._turns.turn(conversation_id):
             await self.find(conversation_id, tenant)
             known = await self._all_items(conversation_id)
-            _check_room(known, len(messages), "items")
+            _check_room(known, messages, "items")
             items = _new_items(messages, _last_id(path_to(known, previous_id)))
             await self._store.append_items(conversation_id, items)
         return [(item, []) for item in items]
@@ -197,7 +201,7 @@ class Conversations:
     async def _path(self, terms: RunTerms) -> Sequence[ConversationItem]:
         """The items that a run in a conversation goes on from."""
         items = await self._all_items(terms.conversation_id)
-        _check_room(items, len(terms.messages) + 1, "conversation")
+        _check_room(items, terms.messages, "conversation", num_answers=1)
         return path_to(items, terms.previous_item_id)
 
     async def _told_along(self, path: Sequence[ConversationItem]) -> list[Message]:
@@ -247,9 +251,16 @@ class Conversations:
         return item, await self._runs.log.events(item.run_id) if item.run_id else []
 
 
-def _check_room(items: Sequence[ConversationItem], num_new: int, param: str) -> None:
-    if len(items) + num_new > MAX_ITEMS:
+def _check_room(
+    items: Sequence[ConversationItem], new: Sequence[Message], param: str, num_answers: int = 0
+) -> None:
+    if len(items) + len(new) + num_answers > MAX_ITEMS:
         raise InvalidRequest(f"a conversation has at most {MAX_ITEMS} items", param)
+    known = [item.message for item in items if item.message is not None]
+    if num_kept_bytes([*known, *new]) > MAX_KEPT_BYTES:
+        raise InvalidRequest(
+            f"a conversation has at most {MAX_KEPT_BYTES} bytes of messages", param
+        )
 
 
 def _last_id(items: Sequence[ConversationItem]) -> str:

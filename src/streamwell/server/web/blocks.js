@@ -5,11 +5,12 @@ const MAX_OPEN_CHARS = 2000;
 //: A paragraph costs little; one without line ends is left alone for longer.
 const MAX_LINE_CHARS = 6000;
 
-const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^\s`]*)[^`]*$/;
+//: No two neighbours in these patterns may take the same characters: that costs the square of a line.
+const FENCE = /^ {0,3}(`{3,}|~{3,})(?![^]*`)\s*(\S*)/;
 //: A line that may become the end of a fence with its next characters.
 const MARKS = /^[\s`~]*$/;
 const LIST_ITEM = /^ {0,3}(?:[-*+]|\d{1,9}[.)])(?:\s|$)/;
-const TABLE_RULE = /^ {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
+const TABLE_RULE = /^ {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*(?:\|\s*)?$/;
 //: A fence within a list, whose items set it in; the first may stand beside the mark of an item.
 const INNER_FENCE = /^(\s*)(?:(?:[-*+]|\d{1,9}[.)])\s+)?(`{3,}|~{3,})[^`]*$/;
 const MATH_OPEN = /^ {0,3}(\$\$|\\\[)/;

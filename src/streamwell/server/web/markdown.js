@@ -15,7 +15,8 @@ const ALLOWED = {
 };
 const LINK = /^(?:https?:\/\/|mailto:)/i;
 const INLINE_MATH = [/^\$\$([^$]+?)\$\$/, /^\$(?!\s)((?:\\.|[^$\\\n])+?)(?<!\s)\$(?!\d)/, /^\\\(([^\n]+?)\\\)/];
-const DISPLAY_MATH = [/^ {0,3}\$\$\s*([^]+?)\s*\$\$[ \t]*(?:\n|$)/, /^ {0,3}\\\[\s*([^]+?)\s*\\\][ \t]*(?:\n|$)/];
+//: Without `\s*` on both sides of what is inside: for thousands of spaces that would take minutes.
+const DISPLAY_MATH = [/^ {0,3}\$\$([^]+?)\$\$[ \t]*(?:\n|$)/, /^ {0,3}\\\[([^]+?)\\\][ \t]*(?:\n|$)/];
 
 function escape(text) {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
@@ -30,7 +31,7 @@ function mathToken(name, level, patterns, start) {
     tokenizer: (text) => {
       for (const pattern of patterns) {
         const match = pattern.exec(text);
-        if (match) return { type: name, raw: match[0], tex: match[1] };
+        if (match) return { type: name, raw: match[0], tex: match[1].trim() };
       }
       return undefined;
     },
