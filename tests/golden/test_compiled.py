@@ -42,6 +42,7 @@ def test_compiled_layers_give_the_same_tokens(
     """In a crowd, with preemption; no step compiles anything, and the code is kept on disk."""
     # else it compiles a program for each instruction set first, which takes longer than the model
     monkeypatch.setattr(importlib.import_module("torch._inductor.config").cpp, "vec_isa_ok", True)
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)  # that import may have set it
     folder = build("gemma3", tmp_path)  # it has layers of two kinds
     requests = make_requests(300)
     eager = EngineRig(load_model(folder, "torch"), pool_tokens=80, budget=11)

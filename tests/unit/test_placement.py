@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
+import torch
 
 from streamwell.core.errors import LoadError
-from streamwell.engine.placement import device_of
+from streamwell.engine.placement import PlacedWeights, device_of
 
 
 @pytest.mark.parametrize("name", ["mps", "mps:0"])
@@ -18,3 +21,16 @@ def test_a_device_without_float64_is_refused(name: str) -> None:
 def test_a_device_is_taken_by_its_name() -> None:
     """With its number, if it has one."""
     assert ["cpu", "cuda"] == [device_of(name).type for name in ("cpu", "cuda:1")]
+
+
+def test_weights_are_placed_one_by_one() -> None:
+    """What is held is placed once, and what nobody holds is not kept: a model is there once."""
+    saved = {"a": torch.ones(2), "b": torch.ones(3)}
+    placed = PlacedWeights(saved, torch.device("cpu"), torch.bfloat16)
+    held = placed["a"]
+
+    assert held is placed["a"]
+    assert (torch.bfloat16, ["a", "b"]) == (held.dtype, list(placed))
+    dropped = weakref.ref(placed["b"])
+    assert dropped() is None
+    assert placed.get("c") is None

@@ -42,7 +42,7 @@ from streamwell.engine.native_choice import (
     run_by,
     warnings_without,
 )
-from streamwell.engine.placement import device_of, dtype_of
+from streamwell.engine.placement import PlacedWeights, device_of, dtype_of
 from streamwell.engine.quantization import in_effect
 from streamwell.engine.seq2seq import build as seq2seq
 from streamwell.engine.seq2seq.families import is_encoder_decoder
@@ -122,8 +122,8 @@ def _own_decoder(
     else:
         implementation = f"native/{library.instruction_set(helper)}"
         return Assembled(model=model, implementation=implementation, quantization=quantization)
-    weights = {name: tensor.to(device, dtype) for name, tensor in weights.items()}
-    decoder = _lean_decoder(config, spec, weights, max_model_len, report)
+    placed = PlacedWeights(weights, device, dtype)
+    decoder = _lean_decoder(config, spec, placed, max_model_len, report)
     adapters = _adapters(config, model_config, spec, decoder) if config.enable_lora else None
     return Assembled(
         model=TorchModel(decoder, config.block_size)
@@ -174,8 +174,8 @@ def _encoder_decoder(
         quantization = seq2seq.quantization_in_effect(config, weights)
     except NoHelperError as reason:
         told += warnings_without(config, reason, can_round=False)
-        weights = {name: tensor.to(device, dtype) for name, tensor in weights.items()}
-        model = seq2seq.in_torch(spec, weights, config.block_size, max_model_len)
+        placed = PlacedWeights(weights, device, dtype)
+        model = seq2seq.in_torch(spec, placed, config.block_size, max_model_len)
         implementation = "torch"
     return Assembled(
         model=model,

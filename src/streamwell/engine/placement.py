@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -25,9 +26,14 @@ def device_of(name: str) -> torch.device:
     """
     if name.partition(":")[0] == "mps":
         raise LoadError("--device mps is not supported: it has no float64; use cpu")
-    if name != "auto":
-        return torch.device(name)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda":
+        # cuDNN plans attention anew for each length, and keeps all of its plans: a decode step is
+        # one token longer than the one before
+        torch.backends.cuda.enable_cudnn_sdp(enabled=False)
+    return device
 
 
 def dtype_of(
@@ -45,6 +51,36 @@ def dtype_of(
     # weights are the native helper's, which computes in float32
     is_fast = _has_bfloat16() and config.quantization == "none"
     return torch.bfloat16 if is_fast else torch.float32
+
+
+class PlacedWeights(Mapping[str, torch.Tensor]):
+    """Weights on a device, in a dtype: each is brought there when it is asked for.
+
+    So no more of them is there twice than one layer is made of, while a model is put together.
+    """
+
+    def __init__(
+        self, weights: Mapping[str, torch.Tensor], device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self._weights = weights
+        self._device = device
+        self._dtype = dtype
+        #: Those that somebody holds: an embedding that is the output layer, too, is there once.
+        self._placed: WeakValueDictionary[str, torch.Tensor] = WeakValueDictionary()
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        if (placed := self._placed.get(name)) is None:
+            placed = self._placed[name] = self._weights[name].to(self._device, self._dtype)
+        return placed
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._weights
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)
 
 
 def _has_bfloat16() -> bool:
