@@ -43,6 +43,8 @@ class NativeHook(BuildHookInterface):
         compiler = shlex.split(os.environ.get("CXX", "")) or find_compiler()
         if sys.platform != "linux" or platform.machine() != "x86_64" or not is_gcc(compiler):
             self.app.display_warning("no native helper: it wants Linux, x86-64 and GCC")
+            for stale in (Path(self.root) / NATIVE / "lib").glob("*.so"):
+                stale.unlink()  # of other sources than these
             return
         missing = compile_variants(compiler, Path(self.root) / NATIVE)
         if missing:

@@ -87,7 +87,8 @@ def measure(trace: Trace, case: Case) -> Measures:
     decoded = sum(begin < moment <= end for times in streams for moment in times)
     return {
         "wall_tok_s": len(streams) * case.new_tokens / trace.wall_s,
-        "decode_tok_s": decoded / (end - begin) if end > begin else 0.0,
+        # where the first stream ends before the last one begins there is no such time
+        **({"decode_tok_s": decoded / (end - begin)} if end > begin else {}),
         "ttft_ms": 1e3 * statistics.median(times[0] for times in streams),
         "itl_ms": 1e3 * percentile(gaps, 50),
     }
@@ -113,8 +114,8 @@ def run_round(runners: list[Runner], cases: Sequence[Case], index: int) -> list[
     A contender that fails is reported and taken out of `runners`.
     """
     results = []
-    for case in cases:
-        shift = index % len(runners)
+    for case in cases if runners else ():
+        shift = index % max(len(runners), 1)
         for runner in (*runners[shift:], *runners[:shift]):
             try:
                 measures = runner.measure(case, f"{index} {case.name}")

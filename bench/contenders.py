@@ -49,7 +49,7 @@ class Streamwell:
         *,
         kv_cache_bytes: int | None = None,
     ) -> None:
-        defaults = settings or Settings()
+        defaults = settings or Settings(device="cpu")  # where its peers compute
         model = load(
             EngineConfig(
                 model_path=str(folder),

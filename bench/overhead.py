@@ -52,10 +52,11 @@ class Contest:
         self._texts = Prompts(folder)
         self._engine = Engine(folder, precision)
         self._base_url = base_url
-        over_http(base_url, self._texts.bodies("", 2, "warm up"))
+        self._num_rounds = 0
+        self.ratio(2, "warm up")
 
     def ratio(self, streams: int, seed: str) -> float:
-        """Served by bare tokens per second; the same requests for both."""
+        """Served by bare tokens per second; the same requests for both, who begin by turns."""
         bodies = self._texts.bodies("", streams, seed)
         prompts = [
             self._tokenizer.apply_chat_template(
@@ -63,8 +64,13 @@ class Contest:
             )
             for body in bodies
         ]
-        bare = offline(self._engine, prompts, bodies)
-        served = over_http(self._base_url, bodies)
+        self._num_rounds += 1
+        if self._num_rounds % 2:
+            bare = offline(self._engine, prompts, bodies)
+            served = over_http(self._base_url, bodies)
+        else:
+            served = over_http(self._base_url, bodies)
+            bare = offline(self._engine, prompts, bodies)
         print(f"{streams} streams: bare {bare:.1f}, served {served:.1f} tok/s", flush=True)
         return served / bare
 

@@ -115,7 +115,7 @@ def summarize(results: Sequence[Row], columns: Mapping[str, Column]) -> list[dic
             leads = {
                 key: [_lead(a[key], b[key], columns[key]) for a, b in pairs]
                 for key in keys
-                if pairs and name != OURS
+                if pairs and name != OURS and all(key in a for a, _ in pairs)
             }
             summary.append({"case": case, "contender": name, "cells": cells, "leads": leads})
     return summary

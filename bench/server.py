@@ -59,11 +59,13 @@ class Target:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def ours(folder: Path, precision: str, data_dir: Path) -> Target:
-    """Our server, for a dtype or a quantized precision."""
+def ours(folder: Path, precision: str, data_dir: Path, num_threads: int | None = None) -> Target:
+    """Our server on the CPU, where its peers compute, for a dtype or a quantized precision."""
     option = "--quantization" if precision in QUANTIZED else "--dtype"
     serve = (sys.executable, "-m", "streamwell", "serve", str(folder), option, precision)
-    return Target(OURS, (*serve, "--data-dir", str(data_dir)), str(folder))
+    threads = () if num_threads is None else ("--num-threads", str(num_threads))
+    command = (*serve, "--device", "cpu", *threads, "--data-dir", str(data_dir))
+    return Target(OURS, command, str(folder))
 
 
 def transformers_serve(

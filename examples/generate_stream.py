@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 
 import requests
 
@@ -15,8 +16,8 @@ def show(response: requests.Response, last_id: str = "") -> str | None:
     if response.status_code == 204:  # there is nothing after the last id
         return None
     try:
-        for line in response.iter_lines(decode_unicode=True):
-            field, _, value = line.partition(": ")
+        for line in response.iter_lines():  # bytes: texts have line ends of their own
+            field, _, value = line.decode().partition(": ")
             if field == "id":
                 last_id = value
             elif value == "[DONE]":
@@ -31,12 +32,23 @@ def show(response: requests.Response, last_id: str = "") -> str | None:
     return last_id
 
 
+def go_on(run: str, last_id: str) -> str | None:
+    """Print what comes after an event; a server that is not there yet is asked again."""
+    headers = {"Last-Event-ID": last_id}
+    try:
+        with requests.get(f"{url}/generate-stream/{run}", headers=headers, stream=True) as response:
+            if response.status_code < 500:
+                return show(response, last_id)
+    except requests.exceptions.ConnectionError:
+        pass
+    time.sleep(1)
+    return last_id
+
+
 body = {"prompt": prompt, "temperature": 0.7, "max_tokens": 100}
 with requests.post(f"{url}/generate-stream", json=body, stream=True) as response:
-    run = response.headers.get("x-run-id")
+    run = response.headers.get("x-run-id", "")
     last_id = show(response)
 while last_id is not None:
-    headers = {"Last-Event-ID": last_id}
-    with requests.get(f"{url}/generate-stream/{run}", headers=headers, stream=True) as response:
-        last_id = show(response, last_id)
+    last_id = go_on(run, last_id)
 print()

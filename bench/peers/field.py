@@ -161,7 +161,7 @@ FIELD = {
     OURS: Peer(
         dict.fromkeys((*_DTYPES, *QUANTIZED), OURS),
         _contender("streamwell"),
-        lambda setup, label: ours(setup.folder, setup.precision, setup.data_dir),
+        lambda setup, label: ours(setup.folder, setup.precision, setup.data_dir, setup.num_threads),
     ),
     "transformers": Peer(
         dict.fromkeys(_DTYPES, "generate"),
