@@ -160,6 +160,22 @@ def test_a_load_while_the_engine_goes_away_makes_another(monkeypatch: pytest.Mon
     run(test)
 
 
+def test_who_wants_an_idle_model_waits_for_no_other() -> None:
+    """While another one is loaded it cannot be unloaded yet, so it is still there."""
+
+    async def test(model: ServedModel) -> None:
+        await model.load()
+        async with model._turn:  # another one's load
+            unloading = asyncio.create_task(model.unload(loads_on_request=True))
+            await turns()
+            await model.wake()
+            assert (Phase.LOADED, True) == (model.phase, model.is_ready)
+        await unloading
+        assert model.is_ready
+
+    run(test)
+
+
 def test_an_unload_during_a_load_waits_for_its_end() -> None:
     """The two take turns, and the later one wins."""
 

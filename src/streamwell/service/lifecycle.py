@@ -134,6 +134,8 @@ class Loadable(ABC):
 
     async def wake(self) -> None:
         """Load it if a request may do so. Raises `LoadError` if that fails."""
+        if self.phase is Phase.UNLOADING and self.loads_on_request and self._is_up:
+            self.phase = Phase.LOADED  # it need not wait for the loads of others
         if self.phase is not Phase.LOADED and self.loads_on_request:
             try:
                 await asyncio.shield(self.load())
@@ -186,4 +188,7 @@ class Loadable(ABC):
 
     @abstractmethod
     async def _put_away(self) -> None:
-        """Give back what it holds; harmless if it holds nothing. Clears `_tried`."""
+        """Give back what it holds; harmless if it holds nothing. Clears `_tried`.
+
+        `_is_up` is false from its first moment on.
+        """
