@@ -28,7 +28,6 @@ class SqlFolding(SqlDatabase):
     """The part of the `Store` contract that folds runs."""
 
     async def fold(self, *, ended_before_s: float) -> int:
-        """Fold the runs that ended before this time; returns how many."""
         num_folded = 0
         while True:
             # What takes long is done beside the writer: the events of ended runs do not change.

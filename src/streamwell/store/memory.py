@@ -42,7 +42,6 @@ class MemoryStore(MemoryConversations):
             self._lease_id = None
 
     async def check_writable(self) -> None:
-        """Raises `LeaseLost`, or `StoreFailed` when not open."""
         self._own_lease()
 
     async def commit(
@@ -51,14 +50,6 @@ class MemoryStore(MemoryConversations):
         events: Sequence[RunEvent],
         items: Sequence[NewItems] = (),
     ) -> None:
-        """Write new runs, events and items; all of it is kept, or nothing.
-
-        Raises:
-            ValueError: a run id, an event's `(run_id, seq)` or an item's id is there already or
-                given twice, or an event's run is unknown.
-            LeaseLost: somebody has adopted runs of this store's lease.
-            StoreFailed: the store is not open.
-        """
         lease_id = self._own_lease()
         self._check_new(runs, events)
         places = [(self._stored(conversation_id), new) for conversation_id, new in items]
@@ -74,7 +65,6 @@ class MemoryStore(MemoryConversations):
             known.update(new)
 
     async def adopt(self, models: Collection[str], run_id: str = "") -> list[RunSpec]:
-        """Take over the runs of these models, and this run, that have no end and no live lease."""
         lease_id = self._own_lease()
         adopted = [
             run
@@ -87,20 +77,17 @@ class MemoryStore(MemoryConversations):
         return sorted((run.spec for run in adopted), key=_age)
 
     async def release(self, run_id: str) -> None:
-        """Let go of a run of this store's lease, for the next one who adopts; else nothing."""
         lease_id = self._own_lease()
         stored = self._database.runs.get(run_id)
         if stored is not None and stored.lease_id == lease_id:
             stored.lease_id = NO_LEASE
 
     async def run(self, run_id: str) -> RunSpec | None:
-        """The run with this id; `StoreFailed` when not open."""
         self._check_open()
         stored = self._database.runs.get(run_id)
         return stored.spec if stored else None
 
     async def run_of_key(self, tenant: str, idempotency_key: str) -> RunSpec | None:
-        """The newest run that this tenant started under this key; `None` for the empty key."""
         named = [
             spec
             for spec in self._specs(tenant)
@@ -111,7 +98,6 @@ class MemoryStore(MemoryConversations):
     async def runs(
         self, tenant: str, kind: RunKind, page: Page, *, model: str = ""
     ) -> list[RunSpec]:
-        """A tenant's runs that are to be listed, by `created_s`, then id."""
         own = self._specs(tenant)
         listed = [
             spec
@@ -122,24 +108,20 @@ class MemoryStore(MemoryConversations):
         return page_of(listed, page, _age, after)
 
     async def update_run(self, spec: RunSpec) -> None:
-        """Replace the spec of a run; nothing happens if it is not there."""
         self._check_open()
         if stored := self._database.runs.get(spec.run_id):
             stored.spec = spec
 
     async def delete_run(self, run_id: str) -> bool:
-        """Delete a run with its events; false if it is not there."""
         self._check_open()
         return self._database.runs.pop(run_id, None) is not None
 
     async def events(self, run_id: str, after_seq: int = -1) -> list[RunEvent]:
-        """The events of a run with `seq > after_seq`, in order; `StoreFailed` when not open."""
         self._check_open()
         stored = self._database.runs.get(run_id)
         return [event for event in stored.in_order() if event.seq > after_seq] if stored else []
 
     async def fold(self, *, ended_before_s: float) -> int:
-        """Fold the runs that ended before this time; returns how many."""
         self._check_open()
         num_folded = 0
         for run in list(self._database.runs.values()):
@@ -156,7 +138,6 @@ class MemoryStore(MemoryConversations):
         unstored_before_s: float,
         stored_before_s: float,
     ) -> int:
-        """Delete ended runs that are old, with their events; returns how many."""
         before_s = {
             None: ended_before_s,
             False: max(ended_before_s, unstored_before_s),
@@ -173,10 +154,6 @@ class MemoryStore(MemoryConversations):
         return self._delete([run for run in self._database.runs.values() if is_old(run)])
 
     async def delete_oldest(self, *, max_bytes: int) -> int:
-        """Delete the runs that ended first, until runs take no more than this; how many.
-
-        Events count from the end of their run.
-        """
         self._check_open()
         excess = sum(run.num_bytes for run in self._database.runs.values()) - max_bytes
         ended = [run for run in self._database.runs.values() if run.ended_s is not None]

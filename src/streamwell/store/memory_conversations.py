@@ -11,7 +11,7 @@ from streamwell.store.paging import page_of
 
 
 class MemoryConversations:
-    """The part of the `Store` contract that is about conversations."""
+    """The part of the `Store` port that is about conversations; see there what each promises."""
 
     _database: MemoryDatabase
     _lease_id: int | None
@@ -19,11 +19,6 @@ class MemoryConversations:
     async def create_conversation(
         self, conversation: Conversation, items: Sequence[ConversationItem]
     ) -> None:
-        """Keep a new conversation with its first items.
-
-        Raises:
-            ValueError: its id is there already, or two items have the same.
-        """
         self._check_open()
         conversation_id = conversation.conversation_id
         if conversation_id in self._database.conversations:
@@ -33,40 +28,30 @@ class MemoryConversations:
         self._database.conversations[conversation_id] = stored
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
-        """The conversation with this id."""
         stored = self._stored(conversation_id)
         return stored.conversation if stored else None
 
     async def conversations(self, tenant: str, page: Page) -> list[Conversation]:
-        """A tenant's conversations, by `created_s`, then id."""
         self._check_open()
         everybodys = (stored.conversation for stored in self._database.conversations.values())
         own = {found.conversation_id: found for found in everybodys if found.tenant == tenant}
         return page_of(own.values(), page, _age, own.get(page.after))
 
     async def update_conversation(self, conversation: Conversation) -> None:
-        """Replace its metadata; nothing happens if it is not there."""
         if stored := self._stored(conversation.conversation_id):
             stored.conversation = conversation
 
     async def delete_conversation(self, conversation_id: str) -> bool:
-        """Delete it with its items; false if it is not there."""
         self._check_open()
         return self._database.conversations.pop(conversation_id, None) is not None
 
     async def append_items(self, conversation_id: str, items: Sequence[ConversationItem]) -> None:
-        """Add items at the end.
-
-        Raises:
-            ValueError: the conversation is unknown, or an item's id is there already.
-        """
         stored = self._stored(conversation_id)
         if stored is None:
             raise ValueError(f"Conversation {conversation_id} is unknown.")
         stored.items.update(new_items(stored, items))
 
     async def items(self, conversation_id: str, page: Page) -> list[ConversationItem]:
-        """In the order in which they were added, or the other way round."""
         stored = self._stored(conversation_id)
         items = stored.items if stored else {}
         places = {item_id: place for place, item_id in enumerate(items)}
@@ -77,7 +62,6 @@ class MemoryConversations:
     async def delete_item(
         self, conversation_id: str, item_id: str, followers: Sequence[ConversationItem] = ()
     ) -> bool:
-        """Delete one item and replace those that come after it; false if it is not there."""
         stored = self._stored(conversation_id)
         if stored is None or stored.items.pop(item_id, None) is None:
             return False

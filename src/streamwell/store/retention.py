@@ -26,7 +26,7 @@ _FIRST_ENDED = (
 
 
 class SqlRetention(SqlDatabase):
-    """The part of the `Store` contract that deletes runs by the heap."""
+    """The part of the `Store` port that deletes runs by the heap."""
 
     async def delete_old(
         self,
@@ -35,7 +35,6 @@ class SqlRetention(SqlDatabase):
         unstored_before_s: float,
         stored_before_s: float,
     ) -> int:
-        """Delete ended runs that are old, with their events; returns how many."""
         ages = _ages(RUNS.c.ended_s, ended_before_s, unstored_before_s, stored_before_s)
         # somebody may still go on with an orphan, whoever may resume it then
         orphan_ages = _ages(RUNS.c.created_s, ended_before_s, ended_before_s, stored_before_s)
@@ -55,10 +54,6 @@ class SqlRetention(SqlDatabase):
         return num_deleted + await self._repeat(delete_orphans)
 
     async def delete_oldest(self, *, max_bytes: int) -> int:
-        """Delete the runs that ended first, until runs take no more than this; how many.
-
-        Events count from the end of their run.
-        """
         num_deleted = 0
         while (excess := await self._total_bytes() - max_bytes) > 0:
             # others may be at it, too: together we must not delete more than is too much

@@ -101,16 +101,10 @@ class SqlStore(SqlConversations, SqlFolding, SqlRetention):
         events: Sequence[RunEvent],
         items: Sequence[NewItems] = (),
     ) -> None:
-        """Write new runs, events and items in one transaction; all of it is kept, or nothing.
+        """Commits are carried out in the order of the calls.
 
-        Commits are carried out in the order of the calls. Cancelling one that waits for its turn
-        withdraws it; cancelling one that has begun ends the wait, not the transaction.
-
-        Raises:
-            ValueError: a run id, an event's `(run_id, seq)` or an item's id is there already or
-                given twice, or an event's run is unknown.
-            LeaseLost: somebody has adopted runs of this store's lease.
-            StoreFailed: the store is not open, or the database failed.
+        Cancelling one that waits for its turn withdraws it; cancelling one that has begun ends the
+        wait, not the transaction.
         """
 
         def write(connection: Connection) -> None:
@@ -130,8 +124,6 @@ class SqlStore(SqlConversations, SqlFolding, SqlRetention):
         await self._write(write, events[-1] if events else None)
 
     async def adopt(self, models: Collection[str], run_id: str = "") -> list[RunSpec]:
-        """Take over the runs of these models, and this run, that have no end and no live lease."""
-
         def write(connection: Connection) -> list[RunSpec]:
             is_wanted = or_(RUNS.c.model.in_(sorted(models)), RUNS.c.id == run_id)
             return adopt(connection, self._proof, self._own_lease(connection), is_wanted)
@@ -139,8 +131,6 @@ class SqlStore(SqlConversations, SqlFolding, SqlRetention):
         return await self._write(write)
 
     async def release(self, run_id: str) -> None:
-        """Let go of a run of this store's lease, for the next one who adopts; else nothing."""
-
         def write(connection: Connection) -> None:
             is_own = (RUNS.c.id == run_id, RUNS.c.lease_id == self._own_lease(connection))
             connection.execute(update(RUNS).where(*is_own).values(lease_id=None))
@@ -148,7 +138,6 @@ class SqlStore(SqlConversations, SqlFolding, SqlRetention):
         await self._write(write)
 
     async def run(self, run_id: str) -> RunSpec | None:
-        """The run with this id; `StoreFailed` when not open."""
         specs = await self._read(spec_from_row, select(RUNS.c.spec).where(RUNS.c.id == run_id))
         return specs[0] if specs else None
 
@@ -158,7 +147,6 @@ class SqlStore(SqlConversations, SqlFolding, SqlRetention):
         return await self._read(lambda row: str(row[0]), ids)
 
     async def run_of_key(self, tenant: str, idempotency_key: str) -> RunSpec | None:
-        """The newest run that this tenant started under this key; `None` for the empty key."""
         statement = (
             select(RUNS.c.spec)
             .where(RUNS.c.tenant == tenant, RUNS.c.idempotency_key == idempotency_key)
@@ -171,7 +159,6 @@ class SqlStore(SqlConversations, SqlFolding, SqlRetention):
     async def runs(
         self, tenant: str, kind: RunKind, page: Page, *, model: str = ""
     ) -> list[RunSpec]:
-        """A tenant's runs that are to be listed, by `created_s`, then id."""
         columns = RUNS.c
         is_own = columns.tenant == tenant
         listed = select(columns.spec).where(
@@ -189,7 +176,6 @@ class SqlStore(SqlConversations, SqlFolding, SqlRetention):
         return await self._read(spec_from_row, statement)
 
     async def update_run(self, spec: RunSpec) -> None:
-        """Replace the spec of a run; nothing happens if it is not there."""
         statement = update(RUNS).where(RUNS.c.id == spec.run_id).values(**spec_to_row(spec))
         await self._write(lambda connection: connection.execute(statement))
 
@@ -199,7 +185,6 @@ class SqlStore(SqlConversations, SqlFolding, SqlRetention):
         return await self._write(lambda connection: connection.execute(statement).rowcount > 0)
 
     async def events(self, run_id: str, after_seq: int = -1) -> list[RunEvent]:
-        """The events of a run with `seq > after_seq`, in order; `StoreFailed` when not open."""
         rows = await self._read(
             events_from_row,
             select(RUN_EVENTS)

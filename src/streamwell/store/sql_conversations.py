@@ -21,17 +21,11 @@ from streamwell.store.schema import CONVERSATION_ITEMS, CONVERSATIONS
 
 
 class SqlConversations(SqlDatabase):
-    """The part of the `Store` contract that is about conversations."""
+    """The part of the `Store` port that is about conversations; see there what each promises."""
 
     async def create_conversation(
         self, conversation: Conversation, items: Sequence[ConversationItem]
     ) -> None:
-        """Keep a new conversation with its first items.
-
-        Raises:
-            ValueError: its id is there already, or two items have the same.
-        """
-
         def create(connection: Connection) -> None:
             connection.execute(insert(CONVERSATIONS), [conversation_to_row(conversation)])
             _insert_items(connection, conversation.conversation_id, 0, items)
@@ -39,13 +33,11 @@ class SqlConversations(SqlDatabase):
         await self._write(create)
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
-        """The conversation with this id."""
         statement = select(CONVERSATIONS).where(CONVERSATIONS.c.id == conversation_id)
         found = await self._read(conversation_from_row, statement)
         return found[0] if found else None
 
     async def conversations(self, tenant: str, page: Page) -> list[Conversation]:
-        """A tenant's conversations, by `created_s`, then id."""
         columns = CONVERSATIONS.c
         is_own = columns.tenant == tenant
         after_s = select(columns.created_s).where(is_own, columns.id == page.after)
@@ -58,7 +50,6 @@ class SqlConversations(SqlDatabase):
         return await self._read(conversation_from_row, statement)
 
     async def update_conversation(self, conversation: Conversation) -> None:
-        """Replace its metadata; nothing happens if it is not there."""
         statement = (
             update(CONVERSATIONS)
             .where(CONVERSATIONS.c.id == conversation.conversation_id)
@@ -72,12 +63,6 @@ class SqlConversations(SqlDatabase):
         return await self._write(lambda connection: connection.execute(statement).rowcount > 0)
 
     async def append_items(self, conversation_id: str, items: Sequence[ConversationItem]) -> None:
-        """Add items at the end.
-
-        Raises:
-            ValueError: the conversation is unknown, or an item's id is there already.
-        """
-
         def append(connection: Connection) -> None:
             if not append_items(connection, conversation_id, items):
                 raise ValueError(f"Conversation {conversation_id} is unknown.")
@@ -85,7 +70,6 @@ class SqlConversations(SqlDatabase):
         await self._write(append)
 
     async def items(self, conversation_id: str, page: Page) -> list[ConversationItem]:
-        """In the order in which they were added, or the other way round."""
         columns = CONVERSATION_ITEMS.c
         is_inside = columns.conversation_id == conversation_id
         after = select(columns.position).where(is_inside, columns.id == page.after)
@@ -100,7 +84,6 @@ class SqlConversations(SqlDatabase):
     async def delete_item(
         self, conversation_id: str, item_id: str, followers: Sequence[ConversationItem] = ()
     ) -> bool:
-        """Delete one item and replace those that come after it; false if it is not there."""
         columns = CONVERSATION_ITEMS.c
         is_inside = columns.conversation_id == conversation_id
 
