@@ -25,10 +25,10 @@ from streamwell.core.errors import LoadError
 from streamwell.core.types import GenerateRequest, SamplingParams
 from streamwell.engine import assemble
 from streamwell.engine.families import DecoderSpec, Rope, describe
-from streamwell.engine.folder import read_json
 from streamwell.engine.loader import LoadedModel
 from streamwell.engine.native.batch import BLOCK_SIZE as NATIVE_BLOCK_SIZE
 from streamwell.engine.sequence import Chunk, Sequence
+from streamwell.models.small_files import read_object
 
 pytestmark = pytest.mark.slow
 
@@ -132,7 +132,7 @@ def test_every_variation_matters(
     So the tests above would notice if one was not there.
     """
     reference = references(name)
-    spec = describe(read_json(reference.folder / "config.json") or {})
+    spec = describe(read_object(reference.folder / "config.json"))
     assert spec is not None
     unnoticed = []
     for variation, simpler in variations(spec).items():

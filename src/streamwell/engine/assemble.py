@@ -29,7 +29,6 @@ from streamwell.engine.families import (
     describe,
     with_saved_head,
 )
-from streamwell.engine.folder import read_json
 from streamwell.engine.lora.folder import Base
 from streamwell.engine.lora.table import AdapterTable
 from streamwell.engine.messages import EngineConfig
@@ -46,8 +45,9 @@ from streamwell.engine.placement import PlacedWeights, device_of, dtype_of
 from streamwell.engine.quantization import in_effect
 from streamwell.engine.seq2seq import build as seq2seq
 from streamwell.engine.seq2seq.families import is_encoder_decoder
-from streamwell.engine.torch_model import AdaptableModel, TorchModel
+from streamwell.engine.torch_model import TorchModel
 from streamwell.engine.try_out import try_out_native, try_out_torch
+from streamwell.models.small_files import read_if_there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +126,7 @@ def _own_decoder(
     decoder = _lean_decoder(config, spec, placed, max_model_len, report)
     adapters = _adapters(config, model_config, spec, decoder) if config.enable_lora else None
     return Assembled(
-        model=TorchModel(decoder, config.block_size)
-        if adapters is None
-        else AdaptableModel(decoder, config.block_size, adapters),
+        model=TorchModel(decoder, config.block_size, adapters),
         implementation="torch",
         quantization=quantization,
         warnings=warnings,
@@ -160,7 +158,7 @@ def _encoder_decoder(
     """Our own, natively or in PyTorch."""
     config, told = _without_adapters(config)
     seq2seq.check_options(config)
-    generation_config = read_json(path / "generation_config.json") or {}
+    generation_config = read_if_there(path / "generation_config.json")
     saved = read_weights(path, report, dtype)
     spec, weights = seq2seq.describe_weights(model_config, generation_config, saved)
     quantization = "none"

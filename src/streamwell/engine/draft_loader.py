@@ -12,10 +12,11 @@ from streamwell.core.errors import LoadError
 from streamwell.engine.assemble import Assembled, assemble
 from streamwell.engine.checkpoint import Report
 from streamwell.engine.families import max_positions
-from streamwell.engine.folder import BROKEN, read_json, text_config
+from streamwell.engine.folder import BROKEN, text_config
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.seq2seq.families import is_encoder_decoder
 from streamwell.models.inspection import inspect_model
+from streamwell.models.small_files import read_object
 from streamwell.models.vocabulary import check_same_vocabulary
 
 
@@ -55,7 +56,7 @@ def _check(
 ) -> Mapping[str, Any]:
     """Whether it may guess, told from small files; returns its config."""
     inspect_model(path, trust_remote_code=config.trust_remote_code)
-    draft_config = read_json(path / "config.json") or {}
+    draft_config = read_object(path / "config.json")
     if is_encoder_decoder(draft_config):
         raise LoadError(f"{path} holds an encoder-decoder, which cannot guess")
     says_tokens = check_same_vocabulary(Path(config.model_path), path)

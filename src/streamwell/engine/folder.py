@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
+
+from streamwell.models.small_files import read_if_there
 
 #: What a folder that is damaged, or says things of wrong types, does to code that trusts it.
 BROKEN = (
@@ -35,15 +36,6 @@ _UNSERVED: dict[str, tuple[object, ...]] = {
 _BANS = ("suppress_tokens", "bad_words_ids", "forced_bos_token_id")
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; `None` if there is no such file or no such object in it."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return content if isinstance(content, dict) else None
-
-
 def text_config(model_config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The config of the language model, which may be one of several in a folder."""
     found: Mapping[str, Any] = model_config.get("text_config") or model_config
@@ -52,7 +44,7 @@ def text_config(model_config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def eos_token_ids(path: Path, model_config: Mapping[str, Any], vocab_size: int) -> frozenset[int]:
     """The ids that end an answer; those that the model cannot say are left out."""
-    generation_config = read_json(path / "generation_config.json") or {}
+    generation_config = read_if_there(path / "generation_config.json")
     for source in (generation_config, model_config, text_config(model_config)):
         if (ids := source.get("eos_token_id")) is not None:
             ids = ids if isinstance(ids, list) else [ids]
@@ -68,7 +60,7 @@ def unserved(path: Path, model_config: Mapping[str, Any], *, bans_tokens: bool) 
         model_config: its `config.json`, which says it where there is no `generation_config.json`.
         bans_tokens: whether tokens that are never to be said, or always at first, are heeded.
     """
-    said = read_json(path / "generation_config.json") or model_config
+    said = read_if_there(path / "generation_config.json") or model_config
     plain = _UNSERVED if bans_tokens else {**_UNSERVED, **dict.fromkeys(_BANS, ([],))}
     asked = [
         f"{field}={said[field]!r:.40}"

@@ -20,7 +20,7 @@ from streamwell.engine.checkpoint import Report
 from streamwell.engine.draft_loader import load_draft
 from streamwell.engine.draft_model import ModelDrafter
 from streamwell.engine.families import max_positions
-from streamwell.engine.folder import BROKEN, eos_token_ids, read_json, text_config, unserved
+from streamwell.engine.folder import BROKEN, eos_token_ids, text_config, unserved
 from streamwell.engine.lora.table import AdapterTable
 from streamwell.engine.messages import (
     DEFAULT_KV_CACHE_BYTES,
@@ -34,6 +34,7 @@ from streamwell.engine.seq2seq.families import is_encoder_decoder
 from streamwell.models.cores import num_cores
 from streamwell.models.inspection import inspect_model
 from streamwell.models.outline import size_on_disk
+from streamwell.models.small_files import read_object
 
 #: Weights below this are computed by a single thread when nothing is said.
 SMALL_MODEL_BYTES = 64 << 20
@@ -72,9 +73,7 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
     path = Path(config.model_path)
     inspect_model(path, trust_remote_code=config.trust_remote_code)
     torch.set_num_threads(config.num_threads or _default_threads(path))
-    model_config = read_json(path / "config.json")
-    if model_config is None:
-        raise LoadError(f"{path} has no readable config.json")
+    model_config = read_object(path / "config.json")
     report("loading weights", 0.1)
     max_model_len = _max_model_len(config, model_config)
     draft = load_draft(config, model_config, max_model_len, report)

@@ -34,32 +34,27 @@ class Decoder(Protocol):
         positions: torch.Tensor,
         rows: torch.Tensor,
         attention: Attention,
-    ) -> torch.Tensor:
-        """Logits `[len(rows), vocab_size]` of some rows of `[num_tokens]` ids."""
-        ...
-
-
-class AdaptableDecoder(Decoder, Protocol):
-    """`block.LeanDecoder`."""
-
-    def forward(
-        self,
-        token_ids: torch.Tensor,
-        positions: torch.Tensor,
-        rows: torch.Tensor,
-        attention: Attention,
         adapted: Adapted | None = None,
     ) -> torch.Tensor:
-        """The same, with what adapters add to some of the tokens."""
+        """Logits `[len(rows), vocab_size]` of some rows of `[num_tokens]` ids.
+
+        `adapted` is what adapters add to some of the tokens, where a decoder takes any.
+        """
         ...
 
 
 class TorchModel:
-    """A `model_runner.Model` over any decoder."""
+    """A `model_runner.Model` over any decoder.
 
-    def __init__(self, decoder: Decoder, block_size: int) -> None:
+    Sequences with adapters are computed in one step with the others.
+    """
+
+    def __init__(
+        self, decoder: Decoder, block_size: int, adapters: AdapterTable | None = None
+    ) -> None:
         self._decoder = decoder
         self._block_size = block_size
+        self._adapters = adapters
         self.vocab_size = decoder.vocab_size
         self.dtype, self.device = decoder.dtype, decoder.device
 
@@ -76,40 +71,13 @@ class TorchModel:
         layout = build_layout(chunks, self._block_size, self.device)
         token_ids = [i for c in chunks for i in c.token_ids]
         positions = [p for c in chunks for p in range(c.start, c.end)]
-        attention = PagedAttention(self._cache, layout)
-        return self._compute(
-            chunks, self._ids(token_ids), self._ids(positions), self._ids(rows), attention
+        return self._decoder.forward(
+            self._ids(token_ids),
+            self._ids(positions),
+            self._ids(rows),
+            PagedAttention(self._cache, layout),
+            None if self._adapters is None else self._adapters.adapted(chunks),
         )
-
-    def _compute(
-        self,
-        _chunks: list[Chunk],
-        token_ids: torch.Tensor,
-        positions: torch.Tensor,
-        rows: torch.Tensor,
-        attention: Attention,
-    ) -> torch.Tensor:
-        return self._decoder.forward(token_ids, positions, rows, attention)
 
     def _ids(self, values: list[int]) -> torch.Tensor:
         return to_device(torch.tensor(values, dtype=torch.int64), self.device)
-
-
-class AdaptableModel(TorchModel):
-    """The same where sequences may have adapters; one step computes them with the others."""
-
-    def __init__(self, decoder: AdaptableDecoder, block_size: int, adapters: AdapterTable) -> None:
-        super().__init__(decoder, block_size)
-        self._adaptable = decoder
-        self._adapters = adapters
-
-    def _compute(
-        self,
-        chunks: list[Chunk],
-        token_ids: torch.Tensor,
-        positions: torch.Tensor,
-        rows: torch.Tensor,
-        attention: Attention,
-    ) -> torch.Tensor:
-        adapted = self._adapters.adapted(chunks)
-        return self._adaptable.forward(token_ids, positions, rows, attention, adapted)

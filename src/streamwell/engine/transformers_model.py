@@ -17,6 +17,7 @@ from transformers.quantizers import AutoHfQuantizer
 
 from streamwell.core.errors import LoadError
 from streamwell.engine.attention import Attention, LayerShape, sequence_attention
+from streamwell.engine.linear import Adapted
 from streamwell.models.weights import max_elements
 
 #: The name under which Transformers finds `attention_forward`.
@@ -63,8 +64,9 @@ class TransformersDecoder:
         positions: torch.Tensor,
         rows: torch.Tensor,
         attention: Attention,
+        adapted: Adapted | None = None,
     ) -> torch.Tensor:
-        """Logits `[len(rows), vocab_size]` of some rows of `[num_tokens]` ids."""
+        """Logits `[len(rows), vocab_size]` of some rows of `[num_tokens]` ids; no adapters."""
         output = self._model(
             input_ids=token_ids[None],
             position_ids=positions[None],

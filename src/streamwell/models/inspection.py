@@ -15,7 +15,7 @@ from typing import Any
 from streamwell.core.errors import LoadError
 from streamwell.models.claims import check_claims, walk
 from streamwell.models.quantized import check_packages
-from streamwell.models.small_files import check_sizes, read_object
+from streamwell.models.small_files import check_sizes, read_if_there, read_object
 from streamwell.models.values import check_config, check_generation
 from streamwell.models.weights import is_gguf, read_headers
 
@@ -53,11 +53,10 @@ def inspect_tokenizer(path: Path, *, trust_remote_code: bool = False) -> None:
     """
     _check_folder(path)
     file = path / "tokenizer_config.json"
-    if file.exists():
-        config = read_object(file)
-        _refuse_code(file, config, trust_remote_code=trust_remote_code)
-        _refuse_other_files(file, config)
-        _check_added(file, config)
+    config = read_if_there(file)
+    _refuse_code(file, config, trust_remote_code=trust_remote_code)
+    _refuse_other_files(file, config)
+    _check_added(file, config)
 
 
 def _check_folder(path: Path) -> None:
@@ -98,8 +97,6 @@ def _check_added(file: Path, config: Mapping[str, Any]) -> None:
 
 
 def _check_generation(file: Path, *, trust_remote_code: bool) -> None:
-    if not file.exists():
-        return
-    config = read_object(file)
+    config = read_if_there(file)
     _refuse_code(file, config, trust_remote_code=trust_remote_code)
     check_generation(file, config)

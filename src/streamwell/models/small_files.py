@@ -78,6 +78,11 @@ def read_object(path: Path) -> dict[str, Any]:
     return content
 
 
+def read_if_there(path: Path) -> dict[str, Any]:
+    """The same of a file that a folder need not have; empty if it is not there."""
+    return read_object(path) if path.exists() else {}
+
+
 def _kind(content: object) -> str:
     kinds = {"list": "a list", "str": "a text", "bool": "a truth value", "NoneType": "nothing"}
     return kinds.get(type(content).__name__, "a number")

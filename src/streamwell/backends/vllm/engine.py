@@ -30,9 +30,10 @@ from streamwell.backends.vllm.translate import (
 from streamwell.core.engine_state import EngineInfo, EngineStats
 from streamwell.core.errors import EngineDied, EngineError, LoadError, SequenceFailed
 from streamwell.core.types import GenerateRequest, SamplingParams
-from streamwell.engine.folder import eos_token_ids, read_json
+from streamwell.engine.folder import eos_token_ids
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.sequence import SequenceOutput
+from streamwell.models.small_files import read_object
 
 _MAX_REASON_CHARS = 500
 
@@ -86,7 +87,7 @@ class Vllm:
         vocab_size = config.model_config.get_vocab_size()
         path = Path(model_path)
         self._engine = engine
-        self._eos = eos_token_ids(path, read_json(path / "config.json") or {}, vocab_size)
+        self._eos = eos_token_ids(path, read_object(path / "config.json"), vocab_size)
         self.stats = meter.stats
         self.info = EngineInfo(
             max_model_len=config.model_config.max_model_len,
