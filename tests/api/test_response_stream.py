@@ -212,7 +212,7 @@ def test_the_last_event_says_how_it_ended() -> None:
         (run_id,) = rig.store.unended
         await ok(rig, "POST", f"{PATH}/{run_id}/cancel")
         cancelled = events_of(await streaming)
-        assert [*BEGINNING, *ENDING, "response.cancelled"] == [event.name for event in cancelled]
+        assert [*BEGINNING, *ENDING, "response.incomplete"] == [event.name for event in cancelled]
         assert "incomplete" == cancelled[-2].json["item"]["status"]
         assert "cancelled" == cancelled[-1].json["response"]["status"]
 

@@ -79,7 +79,10 @@ class ResponseEncoder:
         if event.kind is EventKind.FINISH:
             frames = self._finish()
         elif event.kind is EventKind.END:
-            frames = [(f"response.{self._standing.status}", {"response": self._response()})]
+            status = self._standing.status
+            # OpenAI has no event for it; its clients take the response out of this one
+            name = "incomplete" if status == "cancelled" else status
+            frames = [(f"response.{name}", {"response": self._response()})]
         number = first_number(event)
         return [_frame(name, number + part, body) for part, (name, body) in enumerate(frames)]
 
