@@ -100,7 +100,7 @@ class ChatSocket:
 
     async def _act(self, message: ClientMessage) -> None:
         if not isinstance(message, PromptMessage):
-            self._services.unknown_fields.note(list(message.model_extra or ()))
+            self._services.unknown_fields.note(message.model_extra or ())
         match message:
             case PromptMessage():
                 await self._prompt(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -32,7 +32,7 @@ class UnknownFields:
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
-    def note(self, names: list[str]) -> None:
+    def note(self, names: Iterable[str]) -> None:
         for name in (name[: self._MAX_CHARS] for name in names):
             if name not in self._seen and len(self._seen) < self._MAX_NAMES:
                 self._seen.add(name)

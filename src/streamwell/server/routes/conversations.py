@@ -36,7 +36,7 @@ async def create_conversation(
     if body is None:  # a page of another site can send nothing without asking first
         refuse_other_sites(request, services)
     body = body or CreateConversationRequest.model_validate({})
-    services.unknown_fields.note(list(body.model_extra or ()))
+    services.unknown_fields.note(body.model_extra or ())
     messages = [core_message(item) for item in body.items]
     metadata = tuple((body.metadata or {}).items())
     conversation = await services.conversations.create(tenant, metadata, messages)
@@ -65,7 +65,7 @@ async def update_conversation(
     conversation_id: str, body: UpdateRequest, services: ServicesDep, tenant: TenantDep
 ) -> Response:
     """Replace the metadata of a conversation."""
-    services.unknown_fields.note(list(body.model_extra or ()))
+    services.unknown_fields.note(body.model_extra or ())
     metadata = tuple((body.metadata or {}).items())
     conversation = await services.conversations.update(conversation_id, tenant, metadata)
     return JSONBytes(conversation_dict(conversation))
@@ -97,7 +97,7 @@ async def create_items(
     conversation_id: str, body: CreateItemsRequest, services: ServicesDep, tenant: TenantDep
 ) -> Response:
     """Add messages, one after the other, at the end or after an item."""
-    services.unknown_fields.note(list(body.model_extra or ()))
+    services.unknown_fields.note(body.model_extra or ())
     messages = [core_message(item) for item in body.items]
     previous_id = previous_item(body.previous_item_id)
     entries = await services.conversations.add(conversation_id, tenant, messages, previous_id)

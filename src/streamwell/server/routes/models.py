@@ -64,7 +64,7 @@ async def get_model(model_id: str, services: ServicesDep, tenant: TenantDep) -> 
 @operators_router.post("/models/load", response_model=None)
 async def load_model(body: LoadRequest, services: ServicesDep, tenant: TenantDep) -> Response:
     """Load a model; it goes on when the client leaves."""
-    services.unknown_fields.note(list(body.model_extra or ()))
+    services.unknown_fields.note(body.model_extra or ())
     model = await services.models.discover(body.model)
     if body.base is not None:
         services.models.rebase(model, body.base)
@@ -79,7 +79,7 @@ async def load_model(body: LoadRequest, services: ServicesDep, tenant: TenantDep
 @operators_router.post("/models/unload", response_model=None)
 async def unload_model(body: UnloadRequest, services: ServicesDep, tenant: TenantDep) -> Response:
     """Unload a model when the runs that use it have ended; it goes on when the client leaves."""
-    services.unknown_fields.note(list(body.model_extra or ()))
+    services.unknown_fields.note(body.model_extra or ())
     model = services.models.find(body.model)
     await asyncio.shield(model.unload())
     return JSONBytes(_card(model, body.model, services, tenant))

@@ -59,7 +59,7 @@ async def update_completion(
     run_id: str, body: UpdateRequest, services: ServicesDep, tenant: TenantDep
 ) -> Response:
     """Replace the metadata of a stored completion."""
-    services.unknown_fields.note(list(body.model_extra or ()))
+    services.unknown_fields.note(body.model_extra or ())
     await _find(run_id, tenant, services)
     metadata = tuple((body.metadata or {}).items())
     spec = await services.runs.update_metadata(run_id, tenant, metadata)
