@@ -1,5 +1,7 @@
 """A client that leaves in the middle of a stream; the server stops generating within a step.
 
+Against `streamwell serve --compat transformers-openai-api`:
+
 python examples/disconnect.py [URL]        (pip install aiohttp)
 
 The server's log says `run has lost its last reader`, and `run ends` with `reason=cancelled` once

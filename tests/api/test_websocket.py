@@ -178,6 +178,26 @@ def test_a_run_is_cancelled_for_all_of_its_readers() -> None:
     run(test)
 
 
+def test_who_cancels_what_it_follows_is_told_once() -> None:
+    """By its follower alone."""
+
+    async def test(rig: Rig) -> None:
+        rig.engine.allow(2)
+        async with connected(rig) as client:
+            client.say(**PROMPT, max_tokens=100)
+            run_id = (await client.until_frames(2, "delta"))[0]["run"]
+            client.say(type="cancel", run=run_id)
+            await client.until_frames(1, "done")
+            rig.engine.allow(1)
+            client.say(**PROMPT, max_tokens=1)
+
+            assert ["cancelled", "length"] == [
+                frame["finish_reason"] for frame in await client.until_frames(2, "done")
+            ]
+
+    run(test)
+
+
 TOO_LONG = {"type": "resume", "run": "x" * 81, "seq": 0}
 BAD_MESSAGES: list[tuple[Any, str | None]] = [
     ("{", None),

@@ -97,6 +97,18 @@ def test_a_neighbour_does_not_notice_bad_requests(brooklet: ServerProcess) -> No
     assert "Traceback" not in brooklet.log()
 
 
+def test_who_sends_too_much_is_told_so(brooklet: ServerProcess) -> None:
+    """All of the body is sent before the answer is read, as simple clients do; none is reset."""
+    body = b"x" * (12 << 20)
+    head = (
+        f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection((HOST, brooklet.port), timeout=DEADLINE_S) as connection:
+        connection.sendall(head.encode() + body)
+        with connection.makefile("rb") as answer:
+            assert answer.read().startswith(b"HTTP/1.1 413 ")
+
+
 def test_a_declared_length_is_refused_before_the_body(brooklet: ServerProcess) -> None:
     """A body that says it is too large is not even waited for, and its connection is closed."""
     head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4194305\r\n\r\n"

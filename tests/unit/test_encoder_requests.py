@@ -95,6 +95,18 @@ def test_the_last_user_message_is_what_it_reads(
     assert (tuple(map(ord, expected)),) == accepted((long, *messages)).prompts
 
 
+@pytest.mark.parametrize("name", ["tools", "chat_template_kwargs"])
+def test_what_only_a_template_can_show_is_refused(name: str) -> None:
+    """A model without one would never see it."""
+    tools = ChatOptions(tools="[{}]") if name == "tools" else ChatOptions(template_kwargs="{}")
+    request = RunRequest(
+        kind=RunKind.CHAT, model="m", prompts=(TALK,), prompt_param="messages", chat=tools
+    )
+    with pytest.raises(InvalidRequest, match="no chat template") as refused:
+        asyncio.run(accept(request, Model(Letters())))  # type: ignore[arg-type]
+    assert name == refused.value.param
+
+
 def test_a_template_has_its_way() -> None:
     """A model with a chat template reads what that makes of the conversation."""
     messages = (Message("system", "a"), Message("user", "b"))

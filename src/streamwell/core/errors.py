@@ -83,7 +83,7 @@ class ModelNotFound(StreamwellError):
         """`served` are the names to choose from; the first few of them are told."""
         few = ", ".join(served[:_FEW]) + (", ..." if len(served) > _FEW else "")
         choice = f" Served are: {few}." if few else ""
-        super().__init__(f"The model {model!r} is not served here.{choice}")
+        super().__init__(f"The model {model!r:.200} is not served here.{choice}")
 
 
 class RunNotFound(StreamwellError):

@@ -19,6 +19,8 @@ def parse_json(text: str) -> Any:  # noqa: ANN401 - JSON
         value = json.loads(text)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON: {error}") from error
     json_of(value)
     return value
 

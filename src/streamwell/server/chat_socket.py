@@ -136,9 +136,9 @@ class ChatSocket:
 
     async def _cancel(self, message: CancelMessage) -> None:
         """End a run; its last frame is sent once, whether it is followed here or not."""
-        runs = self._services.runs
+        runs, is_followed = self._services.runs, message.run in self._readers
         spec = await runs.cancel(message.run, self._tenant)
-        if message.run in self._readers:
+        if is_followed:
             return
         events = [event async for batch in runs.log.follow(message.run) for event in batch]
         if frame := FrameEncoder(spec, events[:-1]).frame(events[-1]):

@@ -84,6 +84,8 @@ def describe(error: StreamwellError) -> tuple[int, dict[str, Any]]:
     _, status, kind, code = next(row for row in _TABLE if isinstance(error, row[0]))
     param = error.param if isinstance(error, InvalidRequest) else None
     message = str(error)
+    if param and param.rpartition(".")[2] not in message:  # some clients show nothing else
+        message = f"{param}: {message}"
     if isinstance(error, StoreFailed):  # a database's own words may name hosts, users and paths
         log.warning("a request found the store failing", error=message)
         message = str(StoreFailed())
@@ -154,6 +156,8 @@ def _why_unreadable(cause: BaseException | None) -> str | None:
         return "the body is not valid UTF-8; it may not be compressed"
     if isinstance(cause, RecursionError):
         return "the body is nested too deeply"
+    if "set_int_max_str_digits" in str(cause):
+        return "a number in the body is too long"
     return f"the body cannot be read: {cause}" if isinstance(cause, ValueError) else None
 
 

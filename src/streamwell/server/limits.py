@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import secrets
 import time
@@ -22,6 +23,8 @@ _PROBES = frozenset({"/live", "/ready", "/health", "/metrics"})
 _STARTS = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
 #: What is logged when the client leaves before an answer.
 _LEFT = 499
+#: Seconds that a client whose body is too large may go on sending it; nothing of it is kept.
+LINGER_S = 2.0
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:/@+=-]{1,128}")
 
 
@@ -45,11 +48,7 @@ class BodyLimit:
             return
         body = None if self._declared(scope) > self._max_bytes else await self._read(receive)
         if body is None:
-            refusal = error_response(
-                413, f"the body is over {self._max_bytes} bytes", code="request_too_large"
-            )
-            refusal.headers["connection"] = "close"
-            await refusal(scope, receive, send)
+            await self._refuse(receive, send)
             return
         await self._app(scope, _replay(body, receive), send)
 
@@ -63,6 +62,23 @@ class BodyLimit:
                 return None
             if message["type"] == "http.disconnect" or not message.get("more_body", False):
                 return bytes(body)
+
+    async def _refuse(self, receive: Receive, send: Send) -> None:
+        """Answer at once, but end the connection only when its client has stopped sending.
+
+        Else it would be reset, and many clients would never see the answer.
+        """
+        refusal = error_response(
+            413, f"the body is over {self._max_bytes} bytes", code="request_too_large"
+        )
+        headers = [*refusal.raw_headers, (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": 413, "headers": headers})
+        await send({"type": "http.response.body", "body": refusal.body, "more_body": True})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_S):
+                while (await receive()).get("more_body", False):
+                    pass
+        await send({"type": "http.response.body"})
 
     @staticmethod
     def _declared(scope: Scope) -> int:

@@ -113,10 +113,8 @@ def _encode_all(
     param = request.prompt_param
     given = request.prompts
     _refuse_surrogates(given, param)
-    if info.is_encoder_decoder and not encoder.has_chat_template:
-        given = tuple(_input_of(prompt, param) for prompt in given)
-    elif request.joins_messages and not encoder.has_chat_template:
-        given = tuple(map(_joined, given))
+    if not encoder.has_chat_template:
+        given = _without_template(request, info)
     for prompt in given if request.truncate is None else ():
         _check_prompt(_beginning(encoder, prompt, info), info, param, "at least ")
     _check_ids(request, info)
@@ -148,6 +146,17 @@ def _refuse_surrogates(prompts: Sequence[Prompt], param: str) -> None:
             if isinstance(item, Message):
                 place = param if param == "prompt" else f"{param}.{at}.content"
                 refuse_surrogates(item.content, place)
+
+
+def _without_template(request: RunRequest, info: EngineInfo) -> tuple[Prompt, ...]:
+    """What a model reads for which nobody says what a conversation looks like."""
+    chat, given = request.chat, request.prompts
+    for name, value in (("tools", chat.tools), ("chat_template_kwargs", chat.template_kwargs)):
+        if value:
+            raise InvalidRequest("this model has no chat template to show them to it", name)
+    if info.is_encoder_decoder:
+        return tuple(_input_of(prompt, request.prompt_param) for prompt in given)
+    return tuple(map(_joined, given)) if request.joins_messages else given
 
 
 def _input_of(prompt: Prompt, param: str) -> Prompt:

@@ -47,6 +47,7 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "prediction": (),
     "previous_item_id": (),
     "previous_response_id": (),
+    "preset": (),
     "prompt_embeds": (),
     "prompt_logprobs": (),
     "reasoning": ({},),

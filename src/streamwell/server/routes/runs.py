@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
+from streamwell.core.errors import InvalidRequest
 from streamwell.core.types import RunSpec
 from streamwell.server.answers import Resume, ResumeDep, begin, follow, idempotency_key
 from streamwell.server.convert.messages import page_of
@@ -28,6 +29,8 @@ async def start_run(
 ) -> Response:
     """Start a run and say where it can be followed; unless in the background, it waits for that."""
     services.unknown_fields.note(refuse_unsupported(body.extra_fields))
+    if body.stream:
+        raise InvalidRequest("a run is followed where its events are", "stream")
     reader = await services.runs.start(text_run(body, tenant, idempotency_key(request)))
     run_id = reader.spec.run_id
     try:
