@@ -146,6 +146,37 @@ def test_nothing_is_asked_of_a_chat_that_is_not_there_yet(
     assert one["id"] == two["previous_item_id"]
 
 
+def test_a_question_waits_for_a_new_chat(page: Page, server: SpeakingServer) -> None:
+    """A server that is away makes the chat when it is back; the question is asked once."""
+    server.says("well")
+    page.open(server.url + "/")
+    page.has("What is on your mind?")
+    before = len(server.chats())
+    page.tab.route("**/v1/conversations", lambda route: route.abort())
+    page.ask("one")
+    page.has("The question is sent by itself.")
+    page.tab.unroute("**/v1/conversations")
+
+    page.sees(IDLE)
+    assert ["one"] == questions(page)
+    chat = page.evaluate("location.hash.slice(7)")
+    assert (1, 2) == (len(server.chats()) - before, len(server.items(chat)))
+
+
+def test_a_new_chat_that_nobody_waits_for_is_not_made(page: Page, server: SpeakingServer) -> None:
+    """Stopped, its question is a draft again."""
+    page.open(server.url + "/")
+    page.has("What is on your mind?")
+    before = len(server.chats())
+    page.tab.route("**/v1/conversations", lambda route: route.abort())
+    page.ask("one")
+    page.has("The question is sent by itself.")
+    page.click("Stop")
+
+    page.sees(f"{MESSAGE} === 'one'")
+    assert before == len(server.chats())
+
+
 def test_a_new_chat_that_is_left_at_once_keeps_its_question(
     page: Page, server: SpeakingServer
 ) -> None:

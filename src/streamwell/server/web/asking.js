@@ -3,7 +3,7 @@
 import { LiveAnswer } from './answer.js';
 import { call, newRequestKey } from './api.js';
 import { chatId, current, endBadly, finish, isLoading, path, pending, problem, settle, show, tree } from './chat.js';
-import { changeChat, chats, createChat } from './chats.js';
+import { changeChat, chats, createChat, refreshChats } from './chats.js';
 import { giveBack, moveDraft } from './drafts.js';
 import { requestOptions, settings } from './settings.js';
 import { inTab } from './storage.js';
@@ -127,7 +127,7 @@ async function chatFor(chat, asked) {
     changeChat(chat, { updated: Date.now() }).catch(() => {});
     return chat;
   }
-  const { id } = await createChat(asked.text ?? '', settings.value, { mark: asked.mark });
+  const { id } = await newChat(asked);
   forget(asked.mark);
   keep(id, asked);
   if (pending.value === asked) { // else another chat is open by now
@@ -135,6 +135,24 @@ async function chatFor(chat, asked) {
     chatId.value = id;
   }
   return id;
+}
+
+/** The chat that a question begins; waits for a server that cannot make it now. */
+async function newChat({ text, mark, live }) {
+  const chosen = settings.value; // another chat may be open by the next try
+  for (let failures = 0; ; failures += 1) {
+    try {
+      return await createChat(text ?? '', chosen, { mark });
+    } catch (error) {
+      if (!error.isTransient) throw error;
+      live.setState('waiting', error);
+      await pause(Math.min(5000, 250 * 2 ** failures), live.abort.signal);
+      live.abort.signal.throwIfAborted();
+      await refreshChats().catch(() => {});
+      const made = chats.value?.find((chat) => chat.mark === mark); // only the answer was lost
+      if (made) return made;
+    }
+  }
 }
 
 /** Follow a request's run; resolves when the server has the run, and goes on to its end. */

@@ -66,9 +66,9 @@ export function Composer() {
       }} />
       <button type="button" class="quiet" aria-label="Add text files" title="Add text files"
         onClick=${() => picker.current.click()}>+</button>
-      ${isBusy
-        ? html`<button type="button" class="primary" title="Stop (Esc)" onClick=${stop}>Stop</button>`
-        : html`<button type="submit" class="primary" disabled=${isLoading.value || (!draft.value.trim() && !files.value.length)}>Send</button>`}
+      ${isBusy // two buttons: one that became the other while it is pressed would send again
+        ? html`<button key="stop" type="button" class="primary" title="Stop (Esc)" onClick=${stop}>Stop</button>`
+        : html`<button key="send" type="submit" class="primary" disabled=${isLoading.value || (!draft.value.trim() && !files.value.length)}>Send</button>`}
     </div>
   </form>`;
 }

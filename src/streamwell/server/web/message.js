@@ -82,7 +82,10 @@ export function Answer({ item, live: pendingLive, onGrow }) {
 
 function statusOf(live) {
   if (live.isStopped.value) return 'Stopping…';
-  if (live.state.value === 'waiting') return `Waiting: ${live.reason.value}. The answer goes on by itself.`;
+  if (live.state.value === 'waiting') {
+    const then = live.run ? 'The answer goes on' : 'The question is sent';
+    return `Waiting: ${live.reason.value}. ${then} by itself.`;
+  }
   return live.hasBegun.value ? '' : 'Thinking…';
 }
 
