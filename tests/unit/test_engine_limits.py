@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,8 +35,8 @@ class Model:
     async def wake(self) -> None:
         """It is awake."""
 
-    def require(self) -> tuple[None, EngineInfo]:
-        return None, self.info
+    def require(self) -> tuple[SimpleNamespace, EngineInfo]:
+        return SimpleNamespace(has_chat_template=True), self.info
 
 
 def _accepted(model: Model, temperature: float | None) -> RunSpec:
