@@ -114,8 +114,8 @@ def run_round(runners: list[Runner], cases: Sequence[Case], index: int) -> list[
     A contender that fails is reported and taken out of `runners`.
     """
     results = []
-    for case in cases if runners else ():
-        shift = index % max(len(runners), 1)
+    for case in cases:
+        shift = index % len(runners) if runners else 0
         for runner in (*runners[shift:], *runners[:shift]):
             try:
                 measures = runner.measure(case, f"{index} {case.name}")

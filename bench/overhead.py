@@ -64,13 +64,14 @@ class Contest:
             )
             for body in bodies
         ]
+        sides = {
+            "bare": lambda: offline(self._engine, prompts, bodies),
+            "served": lambda: over_http(self._base_url, bodies),
+        }
         self._num_rounds += 1
-        if self._num_rounds % 2:
-            bare = offline(self._engine, prompts, bodies)
-            served = over_http(self._base_url, bodies)
-        else:
-            served = over_http(self._base_url, bodies)
-            bare = offline(self._engine, prompts, bodies)
+        order = reversed(sides) if self._num_rounds % 2 else sides
+        speeds = {name: sides[name]() for name in order}
+        bare, served = speeds["bare"], speeds["served"]
         print(f"{streams} streams: bare {bare:.1f}, served {served:.1f} tok/s", flush=True)
         return served / bare
 

@@ -24,7 +24,7 @@ _STARTS = frozenset({"http.response.start", "websocket.http.response.start", "we
 #: What is logged when the client leaves before an answer.
 _LEFT = 499
 #: Seconds that a client whose body is too large may go on sending it; nothing of it is kept.
-LINGER_S = 2.0
+_LINGER_S = 2.0
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:/@+=-]{1,128}")
 
 
@@ -75,7 +75,7 @@ class BodyLimit:
         await send({"type": "http.response.start", "status": 413, "headers": headers})
         await send({"type": "http.response.body", "body": refusal.body, "more_body": True})
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LINGER_S):
+            async with asyncio.timeout(_LINGER_S):
                 while (await receive()).get("more_body", False):
                     pass
         await send({"type": "http.response.body"})

@@ -41,6 +41,7 @@ class StoredRun:
         return spec_bytes(self.spec) + sum(event_bytes(event) for event in events)
 
     def fold(self) -> None:
+        """Of a run that has ended; nothing may be added to it any more."""
         self.folded = fold_rows([event_to_row(event) for event in self.in_order()])
         self.events = {}
 

@@ -17,15 +17,22 @@ let numChanges = 0;
 
 //: Of several lists that are asked for side by side, only the one that was begun last is shown.
 let numLists = 0;
+let latest = Promise.resolve();
 
-export async function refreshChats() {
+/** Resolves when a list that was asked for since then is shown. */
+export function refreshChats() {
   numLists += 1;
-  const number = numLists;
+  latest = refresh(numLists);
+  return latest;
+}
+
+async function refresh(number) {
   for (let before = null; before !== numChanges && number === numLists;) {
     before = numChanges;
     const found = await listAll(PATH);
     if (before === numChanges && number === numLists) show(found.map(fromConversation));
   }
+  if (number !== numLists) await latest;
 }
 
 function show(all) {
