@@ -169,7 +169,8 @@ def test_two_servers_delete_no_more_than_one(site: Site, store: Store, run: Run)
             )
         )
 
-    assert 100 <= run(delete_together()) <= 102
+    assert 100 == run(delete_together())
+    assert [False] * 100 + [True] * 100 == [run(store.run(id_)) is not None for id_ in run_ids]
     run(other.close())
 
 

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from sqlalchemy import ColumnElement, Connection, delete, false, func, or_, select, true
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    delete,
+    false,
+    func,
+    or_,
+    select,
+    true,
+    tuple_,
+)
 
 from streamwell.store.database import SqlDatabase
 from streamwell.store.leases import belongs_to, gone_leases, is_of_others
@@ -12,16 +24,20 @@ from streamwell.store.schema import RUNS
 
 #: Runs deleted per transaction, so that a commit never waits long behind a deletion.
 DELETE_BATCH_SIZE = 8
-#: What one server deletes of what is too much before it looks again how much that is.
-_SHARE = 4
 
 _NUM_BYTES = func.length(RUNS.c.spec) + func.coalesce(RUNS.c.num_event_bytes, 0)
-_TOTAL_BYTES = select(func.coalesce(func.sum(_NUM_BYTES), 0))
-_FIRST_ENDED = (
-    select(RUNS.c.id, _NUM_BYTES)
+_LIVE_BYTES = select(func.coalesce(func.sum(_NUM_BYTES), 0)).where(RUNS.c.ended_s.is_(None))
+#: Each run that has ended, with the bytes of those that ended since and of itself.
+_ENDED = (
+    select(
+        RUNS.c.ended_s,
+        RUNS.c.id,
+        func.sum(_NUM_BYTES)
+        .over(order_by=(RUNS.c.ended_s.desc(), RUNS.c.id.desc()))
+        .label("num_bytes"),
+    )
     .where(RUNS.c.ended_s.is_not(None))
-    .order_by(RUNS.c.ended_s, RUNS.c.id)
-    .limit(DELETE_BATCH_SIZE)
+    .subquery()
 )
 
 
@@ -43,45 +59,26 @@ class SqlRetention(SqlDatabase):
             is_orphan = (*is_of_others(self._lease_id or 0), or_(*orphan_ages))
             leases = select(RUNS.c.lease_id).where(*is_orphan).distinct()
             gone = gone_leases(connection, self._proof, leases)
-            return _delete_batch(connection, *is_orphan, belongs_to(gone)) if gone else 0
-
-        def delete_aged(age: ColumnElement[bool]) -> Callable[[Connection], int]:
-            return lambda connection: _delete_batch(connection, age)
+            return _delete_batch(and_(*is_orphan, belongs_to(gone)), connection) if gone else 0
 
         num_deleted = 0
         for age in ages:  # one by one, each along its index
-            num_deleted += await self._repeat(delete_aged(age))
+            num_deleted += await self._repeat(partial(_delete_batch, age))
         return num_deleted + await self._repeat(delete_orphans)
 
     async def delete_oldest(self, *, max_bytes: int) -> int:
+        # The last one to go is the same for all who look, whatever of it others have deleted.
+        last_to_go = (
+            select(_ENDED.c.ended_s, _ENDED.c.id)
+            .where(_ENDED.c.num_bytes + _LIVE_BYTES.scalar_subquery() > max_bytes)
+            .order_by(_ENDED.c.ended_s.desc(), _ENDED.c.id.desc())
+            .limit(1)
+        )
         num_deleted = 0
-        while (excess := await self._total_bytes() - max_bytes) > 0:
-            # others may be at it, too: together we must not delete more than is too much
-            deleted = await self._delete_first(excess / _SHARE)
-            if not deleted:
-                break
-            num_deleted += deleted
+        for ended_s, run_id in await self._read(tuple, last_to_go):
+            is_too_much = tuple_(RUNS.c.ended_s, RUNS.c.id) <= (ended_s, run_id)
+            num_deleted += await self._repeat(partial(_delete_batch, is_too_much))
         return num_deleted
-
-    async def _total_bytes(self) -> int:
-        (total,) = await self._read(lambda row: int(row[0]), _TOTAL_BYTES)
-        return total
-
-    async def _delete_first(self, left: float) -> int:
-        """Delete the runs that ended first, of so many bytes together; how many."""
-
-        def delete_first(connection: Connection) -> int:
-            nonlocal left
-            ids, rest = [], left
-            for run_id, num_bytes in connection.execute(_FIRST_ENDED):
-                if rest > 0:
-                    ids.append(run_id)
-                    rest -= num_bytes
-            num_deleted = _delete_batch(connection, RUNS.c.id.in_(ids)) if ids else 0
-            left = rest
-            return num_deleted
-
-        return await self._repeat(delete_first)
 
     async def _repeat(self, delete_batch: Callable[[Connection], int]) -> int:
         num_deleted = 0
@@ -104,7 +101,7 @@ def _ages(
     )
 
 
-def _delete_batch(connection: Connection, *conditions: ColumnElement[bool]) -> int:
-    ids = select(RUNS.c.id).where(*conditions).limit(DELETE_BATCH_SIZE)
+def _delete_batch(condition: ColumnElement[bool], connection: Connection) -> int:
+    ids = select(RUNS.c.id).where(condition).limit(DELETE_BATCH_SIZE)
     # The events go with their runs: their foreign key cascades.
     return connection.execute(delete(RUNS).where(RUNS.c.id.in_(ids))).rowcount
