@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--new-tokens", type=int, default=4 * NEW_TOKENS)
     parser.add_argument("--batched-tokens", type=int, default=2048, help="tokens of our steps")
     parser.add_argument("--compile", action="store_true", help="measure --compile as well")
+    parser.add_argument("--no-cuda-graphs", action="store_true", help="measure that as well")
     return parser.parse_args(arguments)
 
 
@@ -56,18 +58,21 @@ def runners_of(args: argparse.Namespace, folder: Path, dtype: str) -> list[Runne
     threads, num_seqs = torch.get_num_threads(), max(MIN_SEQS, *args.streams)
     longest = max(*args.prompts, WARM_UP.prompt_tokens) + args.new_tokens
     runners: list[Runner] = []
-    for name, is_compiled in ((OURS, False), (f"{OURS} --compile", True)):
-        if is_compiled <= args.compile:
-            settings = Settings(
-                device=args.device,
-                model_impl="torch",
-                compile=is_compiled,
-                max_model_len=longest,
-                max_num_seqs=num_seqs,
-                max_num_batched_tokens=max(args.batched_tokens, num_seqs),
-            )
-            engine = Streamwell(folder, dtype, threads, settings, kv_cache_bytes=KV_CACHE_BYTES)
-            runners.append(InProcess(name, engine))
+    settings = Settings(
+        device=args.device,
+        model_impl="torch",
+        max_model_len=longest,
+        max_num_seqs=num_seqs,
+        max_num_batched_tokens=max(args.batched_tokens, num_seqs),
+    )
+    ours = {OURS: settings}
+    if args.compile:
+        ours[f"{OURS} --compile"] = replace(settings, compile=True)
+    if args.no_cuda_graphs:
+        ours[f"{OURS} --no-cuda-graphs"] = replace(settings, cuda_graphs=False)
+    for name, settings in ours.items():
+        engine = Streamwell(folder, dtype, threads, settings, kv_cache_bytes=KV_CACHE_BYTES)
+        runners.append(InProcess(name, engine))
     runners.append(InProcess("generate", Generate(folder, dtype, threads, args.device)))
     for runner in runners:
         runner.measure(WARM_UP, "warm up")

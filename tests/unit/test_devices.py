@@ -8,71 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
+from small_decoder import META, VARIED, VOCABULARY, decoder
 
 from streamwell.core.types import SamplingParams
-from streamwell.engine.block import LeanDecoder
-from streamwell.engine.families import DecoderSpec, Rope
 from streamwell.engine.sequence import Chunk, Sequence
 from streamwell.engine.torch_model import TorchModel
 
-META = torch.device("meta")
-HIDDEN, INNER, VOCABULARY, BLOCK_SIZE = 32, 48, 50, 4
-
-
-def tensor(*shape: int) -> torch.Tensor:
-    return torch.empty(shape, device=META)
-
-
-#: What adds steps of its own, or tensors that are made on the way.
-VARIED = {
-    "norm": "rms_plus_one",
-    "norm_placement": "around",
-    "qk_norm": "head",
-    "embedding_multiplier": 3.0,
-    "attention_softcap": 2.0,
-    "logits_softcap": 3.0,
-    "has_position_embeddings": True,
-}
-
-
-def decoder(window: int | None, variations: dict[str, Any]) -> LeanDecoder:
-    spec = DecoderSpec(
-        num_layers=1,
-        num_heads=4,
-        num_kv_heads=2,
-        head_dim=8,
-        norm_eps=1e-6,
-        max_position_embeddings=64,
-        tie_word_embeddings=True,
-        windows=(window,),
-        ropes=(Rope(theta=10000.0, dim=8),),
-        **variations,
-    )
-    weights = {
-        "model.embed_tokens": tensor(VOCABULARY, HIDDEN),
-        "model.embed_positions": tensor(64, HIDDEN),
-        "model.norm": tensor(HIDDEN),
-    }
-    weights |= {
-        f"model.layers.0.{name}": tensor(*shape)
-        for name, shape in {
-            "self_attn.q_proj": (32, HIDDEN),
-            "self_attn.k_proj": (16, HIDDEN),
-            "self_attn.v_proj": (16, HIDDEN),
-            "self_attn.o_proj": (HIDDEN, 32),
-            "mlp.gate_proj": (INNER, HIDDEN),
-            "mlp.up_proj": (INNER, HIDDEN),
-            "mlp.down_proj": (HIDDEN, INNER),
-            "input_layernorm": (HIDDEN,),
-            "post_attention_layernorm": (HIDDEN,),
-            "post_self_attn_layernorm": (HIDDEN,),
-            "post_mlp_layernorm": (HIDDEN,),
-            "self_attn.q_norm": (8,),
-            "self_attn.k_norm": (8,),
-        }.items()
-    }
-    return LeanDecoder(spec, {f"{name}.weight": weight for name, weight in weights.items()})
+BLOCK_SIZE = 4
 
 
 def chunk(start: int, num_tokens: int) -> Chunk:

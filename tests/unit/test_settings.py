@@ -107,6 +107,14 @@ def test_only_our_pytorch_code_is_compiled(model_impl: Any) -> None:  # noqa: AN
     assert not Settings().compile
 
 
+def test_cuda_graphs_are_of_our_engine() -> None:
+    """vLLM has graphs of its own; the flag that turns ours off is named as it is given."""
+    assert not _parse("--no-cuda-graphs").cuda_graphs
+    assert Settings().cuda_graphs
+    with pytest.raises(InvalidRequest, match="--no-cuda-graphs does not work with --engine vllm"):
+        Settings(engine="vllm", cuda_graphs=False)
+
+
 @pytest.mark.parametrize(
     "others", [{"compile": True}, {"model_impl": "native"}, {"model_impl": "transformers"}], ids=str
 )

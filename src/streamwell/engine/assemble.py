@@ -18,6 +18,7 @@ import msgspec
 import torch
 
 from streamwell.core.errors import LoadError
+from streamwell.engine import decode_graphs
 from streamwell.engine.block import EAGER, LeanDecoder
 from streamwell.engine.checkpoint import Report, read_weights
 from streamwell.engine.compiled import compiled_halves, warm_up
@@ -125,13 +126,27 @@ def _own_decoder(
     placed = PlacedWeights(weights, device, dtype)
     decoder = _lean_decoder(config, spec, placed, max_model_len, report)
     adapters = _adapters(config, model_config, spec, decoder) if config.enable_lora else None
+    record, told = _recorder(config, spec, decoder)
     return Assembled(
-        model=TorchModel(decoder, config.block_size, adapters),
+        model=TorchModel(decoder, config.block_size, adapters, record),
         implementation="torch",
         quantization=quantization,
-        warnings=warnings,
+        warnings=(*warnings, *told),
         adapters=adapters,
     )
+
+
+def _recorder(
+    config: EngineConfig, spec: DecoderSpec, decoder: LeanDecoder
+) -> tuple[decode_graphs.Record | None, tuple[str, ...]]:
+    """What records steps, if anything shall and can; and what is to be said."""
+    # which experts compute is decided on the host, in the midst of a step
+    if not config.cuda_graphs or decoder.device.type != "cuda" or spec.experts is not None:
+        return None, ()
+    record = decode_graphs.CudaRecorder(decoder.device)
+    if decode_graphs.works(decoder, config.block_size, record):
+        return record, ()
+    return None, ("CUDA graphs do not work here: decoding is slower than it could be",)
 
 
 def _adapters(

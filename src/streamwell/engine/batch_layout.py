@@ -131,14 +131,17 @@ def _decode_rows(
     )
 
 
+def are_of_like_length(lengths: list[int]) -> bool:
+    """Whether none is padded to more than twice its length, or to `SHORT_CONTEXT`."""
+    return max(lengths) <= max(SHORT_CONTEXT, 2 * min(lengths))
+
+
 def _of_like_length(lengths: list[int]) -> list[list[int]]:
-    """Group rows, so that none is padded to more than twice its length, or to `SHORT_CONTEXT`."""
+    """Group rows, each of which has as many neighbours as are of like length."""
     groups: list[list[int]] = []
-    limit = 0
     for row in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if lengths[row] > limit:
+        if not groups or not are_of_like_length([lengths[groups[-1][0]], lengths[row]]):
             groups.append([])
-            limit = max(SHORT_CONTEXT, 2 * lengths[row])
         groups[-1].append(row)
     return groups
 

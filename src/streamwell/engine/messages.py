@@ -52,6 +52,8 @@ class EngineConfig(msgspec.Struct, tag="config", frozen=True, kw_only=True):
     trust_remote_code: bool = False
     #: Compile the layers; PyTorch's path only.
     compile: bool = False
+    #: Replay decode steps as CUDA graphs; our decoders on a GPU only.
+    cuda_graphs: bool = True
     #: How many times as long a step may take for prompts beside streams; 0 is no limit.
     step_stretch: float = 0.0
     enable_prefix_caching: bool = True

@@ -79,6 +79,9 @@ class Settings:
     compile: bool = False
     "Compile the layers of the PyTorch path with `torch.compile`: slow to start; meant for GPUs."
 
+    cuda_graphs: bool = True
+    "On a GPU, launch steps that only decode all at once, where one of our decoders runs."
+
     max_model_len: Annotated[int | None, Parameter(validator=_Positive)] = None
     "Longest prompt plus answer in tokens; default: the model's own, at most 8192."
 

@@ -22,6 +22,7 @@ _FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
 _NOT_FOR_VLLM = frozenset(
     {
         "device",
+        "cuda_graphs",
         "quantization",
         "block_size",
         "step_stretch",
@@ -96,7 +97,7 @@ def _of_engine(settings: Settings) -> Iterator[tuple[str, str]]:
 def _of_vllm(settings: Settings) -> Iterator[tuple[str, str]]:
     for field in fields(settings):
         if field.name in _NOT_FOR_VLLM and getattr(settings, field.name) != field.default:
-            flag = field.name.replace("_", "-")
+            flag = ("no-" if field.default is True else "") + field.name.replace("_", "-")
             yield field.name, f"--{flag} does not work with --engine vllm"
     if settings.model_impl in ("native", "torch"):
         message = f"--model-impl {settings.model_impl} does not work with --engine vllm"

@@ -60,6 +60,7 @@ def _config(
         quantization=settings.quantization,
         trust_remote_code=settings.trust_remote_code,
         compile=settings.compile,
+        cuda_graphs=settings.cuda_graphs,
         step_stretch=settings.step_stretch,
         enable_prefix_caching=settings.enable_prefix_caching,
         speculative_ngram=settings.speculative_ngram,

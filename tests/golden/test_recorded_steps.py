@@ -1,0 +1,53 @@
+"""Decode steps that are recorded and replayed, as on a GPU, change no greedy token."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pytest
+from engine_rig import EngineRig, load_model, make_requests
+from tiny_models import VOCAB_SIZE, build
+from torch.fx.experimental.proxy_tensor import make_fx
+from zoo import ZOO
+
+from streamwell.engine import assemble
+from streamwell.engine.decode_graphs import Replay
+
+pytestmark = pytest.mark.slow
+
+#: On our decoders in PyTorch; experts are chosen by the host.
+FAMILIES = [
+    name
+    for entry in ZOO
+    for name, impls in entry.models.items()
+    if "torch" in impls and "moe" not in name and name != "mixtral"
+]
+
+
+def trace(compute: Replay) -> Replay:
+    """The operations that a step calls, with all that the host had a say in."""
+    assert isinstance(compute, partial)
+    return partial(make_fx(lambda table: compute.func(table))(*compute.args), *compute.args)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_replayed_steps_give_the_same_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """In a crowd, with prompts in some steps and preemption."""
+    folder, requests = build(name, tmp_path), make_requests(VOCAB_SIZE, count=6)
+    eager = EngineRig(load_model(folder, "torch"), pool_tokens=80, budget=11)
+    num_recorded = 0
+
+    def record(compute: Replay) -> Replay:
+        nonlocal num_recorded
+        num_recorded += 1
+        return trace(compute)
+
+    monkeypatch.setattr(assemble, "_recorder", lambda *_: (record, ()))
+    replaying = EngineRig(load_model(folder, "torch"), pool_tokens=80, budget=11)
+
+    assert eager.serve(requests) == replaying.serve(requests, arrivals=Random(1))
+    assert num_recorded
