@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -27,11 +26,9 @@ from streamwell.engine.batch_layout import (
     DecodeRows,
     are_of_like_length,
 )
+from streamwell.engine.decoder import Decoder
 from streamwell.engine.sequence import Chunk, Sequence
 from streamwell.engine.transfer import to_device
-
-if TYPE_CHECKING:
-    from streamwell.engine.torch_model import Decoder
 
 #: Computes with what its inputs hold now; the next call overwrites its result.
 Replay = Callable[[], torch.Tensor]
