@@ -71,7 +71,20 @@ def _draft_folder(draft: str) -> Path:
         raise LoadError(f"--speculative-model: {error}") from error
 
 
+def raise_file_limit() -> None:
+    """Let there be a socket for every reader, as far as the system allows.
+
+    The usual limit of 1024 descriptors is for the sake of programs that call `select`.
+    """
+    with contextlib.suppress(ImportError, OSError, ValueError):  # not POSIX, or not to be had
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def _serve_here(settings: Settings, folders: Mapping[str, Path], listener: socket.socket) -> None:
+    raise_file_limit()
     # both processes have seconds of imports before them: let them do so side by side
     gc.disable()  # collecting during imports finds nothing; `serving` turns it on
     engine = launch(settings.engine) if settings.engine in PROGRAMS else None
