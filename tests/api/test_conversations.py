@@ -400,6 +400,23 @@ def test_a_conversation_has_an_end() -> None:
     run(test)
 
 
+def test_there_is_an_end_of_conversations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant that has as many as may be is told so, and may go on when one is deleted."""
+    monkeypatch.setattr(conversations, "MAX_CONVERSATIONS", 2)
+
+    async def test(rig: Rig) -> None:
+        first = await _create(rig)
+        await _create(rig)
+        refused = await call(rig, "POST", PATH, {})
+
+        assert 400 == refused.status
+        assert "2 conversations already" in refused.json["error"]["message"]
+        await ok(rig, "DELETE", f"{PATH}/{first}")
+        await _create(rig)
+
+    run(test)
+
+
 def test_a_conversation_has_an_end_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it takes to read one is bounded, whatever is said in it; so is what a run keeps."""
     for module in (acceptance, conversations):

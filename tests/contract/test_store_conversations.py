@@ -41,6 +41,19 @@ def test_what_is_not_there_is_no_error(store: Store, run: Run) -> None:
     assert not run(store.delete_item("c", "1"))
 
 
+def test_conversations_are_counted_by_tenant(store: Store, run: Run) -> None:
+    """Deleted ones no longer count."""
+    for conversation in (
+        a_conversation("a"),
+        a_conversation("b"),
+        replace(a_conversation("c"), tenant="tenant-2"),
+    ):
+        run(store.create_conversation(conversation, []))
+    run(store.delete_conversation("a"))
+    tenants = ("tenant-1", "tenant-2", "tenant-3")
+    assert [1, 1, 0] == [run(store.num_conversations(tenant)) for tenant in tenants]
+
+
 def test_an_id_is_given_once(store: Store, run: Run) -> None:
     """A conversation that is there is not replaced, nor are its items."""
     run(store.create_conversation(a_conversation("c"), [an_item("1")]))

@@ -44,6 +44,8 @@ from streamwell.service.runs import ItemsOf, RunService
 
 #: Items of one conversation; what it takes to read all of them is bounded by this.
 MAX_ITEMS = 2048
+#: Of one tenant; they are kept until they are deleted.
+MAX_CONVERSATIONS = 10_000
 
 Metadata = tuple[tuple[str, str], ...]
 #: An item, and the events of its run so far if it is an answer.
@@ -62,8 +64,13 @@ class Conversations:
     async def create(
         self, tenant: str, metadata: Metadata, messages: Sequence[Message]
     ) -> Conversation:
-        """Raises `InvalidRequest`: the messages are too long."""
+        """Raises `InvalidRequest`: the messages are too long, or there are too many already."""
         _check_room([], messages, "items")
+        if await self._store.num_conversations(tenant) >= MAX_CONVERSATIONS:
+            raise InvalidRequest(
+                f"there are {MAX_CONVERSATIONS} conversations already, the most there may be: "
+                "delete some"
+            )
         conversation = Conversation(
             conversation_id=id_by_time("conv_"),
             tenant=tenant,

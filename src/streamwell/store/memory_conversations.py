@@ -37,6 +37,11 @@ class MemoryConversations:
         own = {found.conversation_id: found for found in everybodys if found.tenant == tenant}
         return page_of(own.values(), page, _age, own.get(page.after))
 
+    async def num_conversations(self, tenant: str) -> int:
+        self._check_open()
+        stored = self._database.conversations.values()
+        return sum(each.conversation.tenant == tenant for each in stored)
+
     async def update_conversation(self, conversation: Conversation) -> None:
         if stored := self._stored(conversation.conversation_id):
             stored.conversation = conversation

@@ -49,6 +49,13 @@ class SqlConversations(SqlDatabase):
         )
         return await self._read(conversation_from_row, statement)
 
+    async def num_conversations(self, tenant: str) -> int:
+        is_own = CONVERSATIONS.c.tenant == tenant
+        (count,) = await self._read(
+            lambda row: int(row[0]), select(func.count()).select_from(CONVERSATIONS).where(is_own)
+        )
+        return count
+
     async def update_conversation(self, conversation: Conversation) -> None:
         statement = (
             update(CONVERSATIONS)
