@@ -92,6 +92,25 @@ def test_a_file_that_becomes_read_only(store: SqliteStore, run: Run) -> None:
     check_all_is_well(store, run)
 
 
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_file_that_is_moved_away(
+    store: SqliteStore, path: Path, run: Run, is_replaced: bool
+) -> None:
+    """The next start would not find what is written now: it is refused until the file is back."""
+    away = path.with_name("away.db")
+    path.rename(away)
+    if is_replaced:
+        path.touch()
+    for _ in range(2):
+        with pytest.raises(StoreFailed, match=r"moved.*put it back"):
+            run(store.commit([a_run("b")], [a_delta("a", 1)]))
+        with pytest.raises(StoreFailed, match=r"put it back|unable to open"):
+            run(store.events("a"))  # by a reader that looks for the file for the first time
+    assert is_replaced == path.exists()
+    away.replace(path)
+    check_all_is_well(store, run)
+
+
 def open_and_tell(path: Path) -> None:
     """In a child process: open the store as one who is not root, and say how it went."""
     store = SqliteStore(path)

@@ -58,7 +58,10 @@ class SqliteStore(SqlStore):
         clock: Callable[[], float] = time.time,
     ) -> None:
         engine = create_engine(
-            URL.create("sqlite", database=str(path)),
+            # never makes a file: `_prepare` does that
+            URL.create(
+                "sqlite", database=path.absolute().as_uri(), query={"mode": "rw", "uri": "true"}
+            ),
             pool_size=_NUM_READERS + 1,
             max_overflow=0,
             # sqlite3 would begin no transaction before a SELECT; `_begin` does.
@@ -66,6 +69,7 @@ class SqliteStore(SqlStore):
             # Parameters are people's prompts; they do not belong into error messages.
             hide_parameters=True,
         )
+        event.listen(engine, "connect", lambda *_: self._check_in_place())
         _run_on_connect(
             engine,
             _BUSY_TIMEOUT,
@@ -76,6 +80,7 @@ class SqliteStore(SqlStore):
         locks = LockFiles(path.resolve())  # one name, whatever links lead to it
         super().__init__(engine, locks, _NUM_READERS, clock)
         self._path = path
+        self._file_id: tuple[int, int] | None = None
 
     def _connect(self) -> None:
         # SQLite does not wait for a process that creates the file, mends it after a crash, or
@@ -98,10 +103,20 @@ class SqliteStore(SqlStore):
         engine = _migration_engine(self._path)
         with engine.begin() as connection:
             migrate(connection)
+        self._file_id = _file_id(self._path)
 
     def _begin(self, writer: Connection) -> None:
+        self._check_in_place()
         # At once and not with the first write, so that what a transaction reads stays true.
         driver_row(writer, "BEGIN IMMEDIATE")
+
+    def _check_in_place(self) -> None:
+        """Without a WAL SQLite would look for itself: nobody would find again what is written."""
+        if self._file_id is not None and self._file_id != _file_id(self._path):
+            raise StoreFailed(
+                f"The database was moved, removed or replaced: {self._path} (put it back, or "
+                "restart the server)"
+            )
 
     def _explain(self, error: BaseException) -> str:
         name = getattr(error, "sqlite_errorname", "")
@@ -127,6 +142,15 @@ def _migration_engine(path: Path) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
+
+
+def _file_id(path: Path) -> tuple[int, int] | None:
+    """What a file is known by to the system, whatever its name; `None` if it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _is_busy(error: BaseException | None) -> bool:
