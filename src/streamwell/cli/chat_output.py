@@ -78,10 +78,11 @@ class _MarkdownWriter:
 
     def write(self, text: str) -> None:
         whole, self._tail = split_whole(self._tail + harmless(text))
+        # first: what is printed draws the tail again below it, and would draw the old one
+        self._live.update(self._drawn_tail())
         if whole.strip():
             self._live.console.print(_markdown(whole))
             self._live.console.print()
-        self._live.update(self._drawn_tail())
 
     def _drawn_tail(self) -> Markdown | Text:
         """A block that is higher than the screen by its last lines only."""

@@ -6,7 +6,6 @@ else. What goes on from an answer must wait for its end.
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,7 +22,7 @@ from streamwell.core.errors import (
     RunNotEnded,
     RunNotFound,
 )
-from streamwell.core.ids import is_id, message_id
+from streamwell.core.ids import is_id
 from streamwell.core.messages import num_kept_bytes
 from streamwell.core.ports import Store
 from streamwell.core.types import (
@@ -37,6 +36,7 @@ from streamwell.core.types import (
 )
 from streamwell.service.acceptance import MAX_KEPT_BYTES
 from streamwell.service.new_ids import id_by_time
+from streamwell.service.new_items import items_of, new_items
 from streamwell.service.once import Once
 from streamwell.service.paths import answer_of, path_to, relinked
 from streamwell.service.reader import Reader
@@ -77,7 +77,7 @@ class Conversations:
             created_s=int(time.time()),
             metadata=metadata,
         )
-        await self._store.create_conversation(conversation, _new_items(messages))
+        await self._store.create_conversation(conversation, new_items(messages))
         return conversation
 
     async def find(self, conversation_id: str, tenant: str) -> Conversation:
@@ -145,7 +145,7 @@ class Conversations:
             await self.find(conversation_id, tenant)
             known = await self._all_items(conversation_id)
             _check_room(known, messages, "items")
-            items = _new_items(messages, _last_id(path_to(known, previous_id)))
+            items = new_items(messages, _last_id(path_to(known, previous_id)))
             await self._store.append_items(conversation_id, items)
         return [(item, []) for item in items]
 
@@ -201,9 +201,9 @@ class Conversations:
             told = await self._told_by(terms.previous_run_id, request.tenant)
         messages = (*told, *terms.messages)
         system = (Message("system", terms.instructions),) if terms.instructions else ()
-        items_of = partial(_items_of, num_new=len(terms.messages))
+        added = partial(items_of, num_new=len(terms.messages))
         terms = replace(terms, messages=messages)
-        return replace(request, prompts=((*system, *messages),), terms=terms), items_of
+        return replace(request, prompts=((*system, *messages),), terms=terms), added
 
     async def _path(self, terms: RunTerms) -> Sequence[ConversationItem]:
         """The items that a run in a conversation goes on from."""
@@ -272,34 +272,3 @@ def _check_room(
 
 def _last_id(items: Sequence[ConversationItem]) -> str:
     return items[-1].item_id if items else ""
-
-
-def _new_items(messages: Sequence[Message], previous_id: str = "") -> list[ConversationItem]:
-    new = [
-        ConversationItem(item_id=f"msg_{secrets.token_hex(16)}", message=message)
-        for message in messages
-    ]
-    return _in_a_row(new, previous_id)
-
-
-def _in_a_row(items: Sequence[ConversationItem], previous_id: str) -> list[ConversationItem]:
-    """The first comes after an item, and each of the others after the one before it."""
-    before = [previous_id, *(item.item_id for item in items)]
-    return [
-        replace(item, previous_id=item_id) for item, item_id in zip(items, before, strict=False)
-    ]
-
-
-def _items_of(spec: RunSpec, num_new: int) -> list[ConversationItem]:
-    """What a run adds to its conversation: what is new in what it was asked, and its answer."""
-    if not spec.terms.conversation_id:
-        return []
-    base = message_id(spec.run_id)
-    messages = spec.terms.messages
-    first = len(messages) - num_new
-    new = [
-        ConversationItem(item_id=f"{base}_{first + at}", message=message)
-        for at, message in enumerate(messages[first:])
-    ]
-    answer = ConversationItem(item_id=base, run_id=spec.run_id)
-    return _in_a_row([*new, answer], spec.terms.previous_item_id or "")
