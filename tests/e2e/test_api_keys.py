@@ -11,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIWebSocketRoute, iter_route_contexts
 from harness import DEADLINE_S, HOST, ServerProcess, clean_environment
+from structlog.testing import capture_logs
 
 from streamwell.models import brooklet_path
 from streamwell.settings import Settings
@@ -49,6 +50,16 @@ def test_the_open_routes_are_these() -> None:
     """Only health is open, beside the page; a new route is closed unless it is named here."""
     assert OPEN <= set(ROUTES)
     assert len(CLOSED) >= 8
+
+
+@pytest.mark.parametrize(("key", "num_warnings"), [("x" * 15, 1), ("x" * 16, 0)])
+def test_a_key_that_can_be_guessed_is_warned_of(key: str, num_warnings: int) -> None:
+    """In the log; it is no reason to refuse it."""
+    settings = Settings(engine="scripted", api_key=("x" * 30,), admin_key=(key,))
+    with capture_logs() as lines:
+        build(settings, {"brooklet": brooklet_path()}, None)
+
+    assert num_warnings == sum("can be guessed" in line["event"] for line in lines)
 
 
 @pytest.mark.parametrize("path", sorted({path for _, path in OPEN}))

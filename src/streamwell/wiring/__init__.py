@@ -36,6 +36,8 @@ from streamwell.wiring.models import ModelMaker, adapter_of, engine_stats
 log = structlog.get_logger()
 
 _MIB = 1 << 20
+#: Who guesses keys may try thousands a second.
+SAFE_KEY_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ def build(
     """
     if settings.trust_remote_code:
         log.warning("code in model folders may be run, with all the rights of this server")
+    if any(len(key) < SAFE_KEY_LENGTH for key in settings.api_key + settings.admin_key):
+        log.warning("a key is so short that it can be guessed", safe_length=SAFE_KEY_LENGTH)
     data_dir = settings.data_dir or default_data_dir()
     _check_folders(settings, data_dir)
     table = _make_table(settings, folders, ModelMaker(settings, first, make_engine))
