@@ -10,7 +10,7 @@ from harness import ServerProcess, eventually
 
 pytestmark = pytest.mark.slow
 
-LONG = {"prompt": "Once upon a time", "max_tokens": 900, "ignore_eos": True, "temperature": 0}
+LONG = {"prompt": "Once upon a time", "max_tokens": 2000, "ignore_eos": True, "temperature": 0}
 
 
 def _engine(server: ServerProcess) -> psutil.Process:

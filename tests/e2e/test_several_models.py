@@ -310,25 +310,24 @@ def test_a_run_of_a_later_model_outlives_the_server(
     """After `kill -9` it goes on as soon as its model is loaded again, whatever engine it has."""
     models_dir, data_dir = tmp_path / "models", tmp_path / "data"
     shutil.copytree(brooklet_path(), models_dir / "third")
-    flags = ("--models-dir", str(models_dir), "--engine", "scripted", "--scripted-step-s", "0.01")
-    server = start_server(*flags, data_dir=data_dir)
+    flags = ("--models-dir", str(models_dir), "--engine", "scripted", "--scripted-step-s")
+    server = start_server(*flags, "0.1", data_dir=data_dir)
     server.wait_until_ready()
     server.post(LOAD, {"model": "third"})
     body = LONG | {"model": "third", "max_tokens": 200, "seed": 1}
-    expected = server.text(body)
     run_id = server.post("/v1/runs", body | {"raw": True, "background": True}).json()["id"]
     path = f"/v1/runs/{run_id}"
     eventually(lambda: _text(server.client.get(path)), "it has begun")
     server.signal(signal.SIGKILL)
     server.wait()
 
-    again = start_server(*flags, data_dir=data_dir)
+    again = start_server(*flags, "0.01", data_dir=data_dir)
     again.wait_until_ready()
     assert "in_progress" == again.client.get(path).json()["status"]
     again.post(LOAD, {"model": "third"})
     eventually(lambda: again.client.get(path).json()["status"] == "completed", "it has ended")
 
-    assert expected == _text(again.client.get(path))
+    assert again.text(body) == _text(again.client.get(path))
 
 
 def _text(response: httpx2.Response) -> str:

@@ -12,8 +12,8 @@ from harness import DEADLINE_S, HOST, Frame, ServerProcess, StartServer, eventua
 
 pytestmark = pytest.mark.slow
 
-#: About 1.5 MiB of frames, far more than the buffers of a connection that is not read.
-LARGE = {"prompt": ["Hello"] * 32, "max_tokens": 200, "seed": 1, "stream": True}
+#: About 3 MiB of frames, far more than the buffers of a connection that is not read.
+LARGE = {"prompt": ["Hello"] * 32, "max_tokens": 400, "seed": 1, "stream": True}
 SMALL = {"prompt": "Once upon a time", "max_tokens": 50, "seed": 1}
 
 

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.slow
 
 KEY = "sk-operator"
 SLOW = ("--engine", "scripted", "--scripted-step-s", "0.02")
+#: The same answers, which take ten seconds: time enough to die in.
+SLOWER = ("--engine", "scripted", "--scripted-step-s", "0.2")
 ASK = ("--max-tokens", "50", "--seed", "1")
 BODY = {
     "messages": [{"role": "user", "content": "Hello!"}],
@@ -135,14 +137,14 @@ def test_run_stands_odd_ends(site: ServerProcess, shell: str, code: int, told: s
 
 def test_run_goes_on_after_the_server_was_killed(start_server: StartServer, tmp_path: Path) -> None:
     """The text is that of a run that nobody cut, every character once."""
-    server = start_server(*SLOW, data_dir=tmp_path)
+    server = start_server(*SLOWER, data_dir=tmp_path)
     server.wait_until_ready()
-    whole = server.text(BODY, "/v1/chat/completions")
     started = Started(server, "run", "Hello!", *ASK)
     server.signal(signal.SIGKILL)
     server.wait()
     heir = start_server(*SLOW, data_dir=tmp_path, port=server.port)
     text, errors = started.end()
+    whole = heir.text(BODY, "/v1/chat/completions")
 
     assert 0 == started.process.returncode, errors
     assert whole.rstrip("\n") == text.rstrip("\n")

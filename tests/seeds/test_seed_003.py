@@ -110,8 +110,8 @@ def test_req_24_the_client_program(brooklet: ServerProcess, run_example: RunExam
 def test_req_26_two_terminals_stream_at_the_same_time(scripted: ServerProcess) -> None:
     """Two clients get their chunks in turns, not one after the other."""
     with (
-        _textbot(scripted, "one", max_tokens=300) as first,
-        _textbot(scripted, "two", max_tokens=300) as second,
+        _textbot(scripted, "one", max_tokens=500) as first,
+        _textbot(scripted, "two", max_tokens=500) as second,
     ):
         streams = [response.iter_content(chunk_size=None) for response in (first, second)]
         beginnings = [next(stream) for stream in streams]

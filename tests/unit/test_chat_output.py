@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from streamwell.cli.chat_output import answer_writer, split_whole
+from streamwell.cli.chat_output import _MarkdownWriter, answer_writer, split_whole
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,8 @@ def screen_of(*pieces: str) -> str:
     with answer_writer(console) as writer:
         for piece in pieces:
             writer.write(piece)
+            if isinstance(writer, _MarkdownWriter):
+                writer._live.refresh()  # as time does
     return file.getvalue()
 
 

@@ -102,6 +102,41 @@ def test_a_request_that_does_not_end_is_cut(sent: bytes) -> None:
     asyncio.run(test())
 
 
+def test_an_idle_connection_is_no_request_that_does_not_end() -> None:
+    """Between two requests it stays open for longer than one may take, and than clients wait."""
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
+        await receive()
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"yes"})
+
+    async def test() -> None:
+        server = make_server(
+            app, drain=AsyncMock(), drain_s=0, send_timeout_s=60, request_timeout_s=0.5
+        )
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            serving = asyncio.create_task(server.serve([listening]))
+            address = listening.getsockname()
+            reader, writer = await asyncio.open_connection(*address)
+            for _ in range(2):
+                writer.write(HEAD + b"content-length: 2\r\n\r\n12")
+                assert b"200 OK" in await reader.readuntil(b"0\r\n\r\n")
+                silent = await asyncio.open_connection(*address)
+                with suppress(ConnectionError):
+                    assert b"" == await silent[0].read()  # the time of a request is over
+                silent[1].close()
+            # what trickles in then has no more time than the first request
+            writer.write(HEAD)
+            with suppress(ConnectionError):
+                assert b"" == await reader.read()
+            writer.close()
+            server.should_exit = True
+            await serving
+        assert server.config.timeout_keep_alive > 60
+
+    asyncio.run(test())
+
+
 def test_a_web_socket_is_no_request_that_does_not_end() -> None:
     """Once it is open it may stay so; here for longer than a request might take."""
 

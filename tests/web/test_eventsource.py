@@ -15,7 +15,7 @@ from proxy import cutting_proxy
 pytestmark = pytest.mark.slow
 
 SLOW = ("--engine", "scripted", "--scripted-step-s", "0.05")
-NUM_TOKENS = 200
+NUM_TOKENS = 300
 #: Lengths of answers, headers and all: some tokens each, and not at the end of a frame.
 CUTS = (1001, 1102, 1203)
 #: The server is killed after so many messages.

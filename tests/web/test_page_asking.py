@@ -38,6 +38,11 @@ class Gate:
         else:
             self.held.append(route)
 
+    def wait(self, page: Page, count: int) -> Route:
+        """The last of so many, when the browser has told of it."""
+        eventually(lambda: page.evaluate("1") and len(self.held) >= count, "it is asked")
+        return self.held[count - 1]
+
     def open(self) -> None:
         """Let all of them go on, and those that come."""
         self._is_open = True
@@ -111,7 +116,7 @@ def test_what_is_refused_is_given_back(page: Page, server: SpeakingServer) -> No
     page.ask("two")
     page.sees(BUSY)
     page.type("three")
-    gate.held[0].fulfill(**refusal(400, "too long"))
+    gate.wait(page, 1).fulfill(**refusal(400, "too long"))
     page.has("too long")
     assert "two\n\nthree" == page.evaluate(MESSAGE)
 
@@ -120,7 +125,7 @@ def test_what_is_refused_is_given_back(page: Page, server: SpeakingServer) -> No
     page.sees(BUSY)
     go_to(page, "")
     page.has("What is on your mind?")
-    gate.held[1].fulfill(**refusal(400, "too long"))
+    gate.wait(page, 2).fulfill(**refusal(400, "too long"))
     page.sees(f"sessionStorage['streamwell.draft.{chat}'] == 'four'")
     assert "" == page.evaluate(MESSAGE)
     go_to(page, chat)

@@ -68,8 +68,9 @@ def test_an_answer_is_shown_as_it_was_meant(page: Page, server: SpeakingServer) 
     assert page.has("The end.")
     page.sees(IDLE)
     shown = ".markdown h1, .markdown strong, .markdown li, .code code, .markdown td"
-    script = f"[...document.querySelectorAll('{shown}')].map(element => element.textContent)"
-    assert ["Title", "bold", "one", "two", "print('x')", "1", "2"] == page.evaluate(script)
+    texts = f"[...document.querySelectorAll('{shown}')].map(element => element.textContent)"
+    expected = json.dumps(["Title", "bold", "one", "two", "print('x')", "1", "2"])
+    page.sees(f"JSON.stringify({texts}) == JSON.stringify({expected})")
     page.sees("document.querySelectorAll('.katex').length == 2")
     page.sees("document.querySelector('.code .hljs-string')")
     page.sees("document.querySelector('.speed').textContent.split('·').length == 4")
@@ -497,8 +498,8 @@ def test_code_in_a_list_stays_code(page: Page, server: SpeakingServer) -> None:
     page.has("The end.", ".answer")
     page.sees(IDLE)
 
-    bold = "[...document.querySelectorAll('.answer strong')].map(e => e.textContent)"
-    assert ["it"] == page.evaluate(bold)
+    bold = "[...document.querySelectorAll('.answer strong')].map(e => e.textContent).join()"
+    page.sees(f"{bold} == 'it'")
     shown = page.evaluate("[...document.querySelectorAll('.code')].map(e => e.textContent).join()")
     assert [True, True, True] == [part in shown for part in ("def f():", "line(299)", "more()")]
     assert "Run" not in shown

@@ -86,9 +86,8 @@ def test_long_code_is_whole(page: Page, server: SpeakingServer) -> None:
     page.open(server.url + "/")
     page.ask("Write!")
     page.has("The end.", ".answer")
-    page.sees(
-        "[...document.querySelectorAll('.piece')].every(p => p.querySelector('.hljs-number'))"
-    )
+    pieces = "[...document.querySelectorAll('.piece')]"
+    page.sees(f"{pieces}.length && {pieces}.every(p => p.querySelector('.hljs-number'))")
 
     shown = "document.querySelector('.code code')"
     assert said.split("\n", 1)[1].removesuffix("\n```") == page.evaluate(f"{shown}.textContent")

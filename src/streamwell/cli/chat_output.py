@@ -78,8 +78,8 @@ class _MarkdownWriter:
 
     def write(self, text: str) -> None:
         whole, self._tail = split_whole(self._tail + harmless(text))
-        # first: what is printed draws the tail again below it, and would draw the old one
-        self._live.update(self._drawn_tail())
+        # first, and at once: what is printed draws below it what was drawn there last
+        self._live.update(self._drawn_tail(), refresh=bool(whole.strip()))
         if whole.strip():
             self._live.console.print(_markdown(whole))
             self._live.console.print()

@@ -23,8 +23,9 @@ _PROBES = frozenset({"/live", "/ready", "/health", "/metrics"})
 _STARTS = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
 #: What is logged when the client leaves before an answer.
 _LEFT = 499
-#: Seconds that a client whose body is too large may go on sending it; nothing of it is kept.
-_LINGER_S = 2.0
+#: Seconds that a client whose body is too large may go on sending it, in all and from one piece to
+#: the next; nothing of it is kept.
+_LINGER_S, _PIECE_S = 30.0, 5.0
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:/@+=-]{1,128}")
 
 
@@ -76,7 +77,7 @@ class BodyLimit:
         await send({"type": "http.response.body", "body": refusal.body, "more_body": True})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LINGER_S):
-                while (await receive()).get("more_body", False):
+                while (await asyncio.wait_for(receive(), _PIECE_S)).get("more_body", False):
                     pass
         await send({"type": "http.response.body"})
 

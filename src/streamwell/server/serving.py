@@ -27,6 +27,9 @@ Drain = Callable[[float], Awaitable[None]]
 
 #: After the drain, last events are still to be written to sockets; less after a second signal.
 _CLOSE_TIMEOUT_S, _HURRIED_CLOSE_TIMEOUT_S = 5, 1
+#: Seconds that a connection may be idle between two requests. Clients and proxies close theirs
+#: within a minute; one that is closed here while a request is on its way fails that.
+_KEEP_ALIVE_S = 75
 #: Request line and headers together.
 MAX_HEADER_BYTES = 16 * 1024
 
@@ -60,7 +63,6 @@ class _Protocol(TimedWrites, TimedRequests, H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self.watch_writes()
-        self.watch_request()
 
 
 class DrainingServer(uvicorn.Server):
@@ -130,7 +132,8 @@ def make_server(
         drain: lets live runs end for so many seconds: `drain_s` or, in a hurry, 0.
         drain_s: how long that is.
         send_timeout_s: how long a client may take nothing of what waits for it.
-        request_timeout_s: how long it may take to send a whole request.
+        request_timeout_s: how long it may take to send a whole request, from its first byte or,
+            the first of a connection, from the beginning of that.
     """
     quieten()
     config = uvicorn.Config(
@@ -149,6 +152,7 @@ def make_server(
         access_log=False,
         log_level="warning",
         server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_CLOSE_TIMEOUT_S,
     )
     return DrainingServer(config, drain, drain_s)

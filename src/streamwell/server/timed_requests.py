@@ -7,7 +7,7 @@ from typing import Any
 
 import h11
 
-#: Seconds from a connection, or from the answer before, to the last byte of a request.
+#: Seconds from a connection, or from a later request's first byte, to the last byte of a request.
 REQUEST_TIMEOUT_S = 60.0
 
 
@@ -39,7 +39,7 @@ class TimedRequests(asyncio.Protocol):
         super().connection_lost(exc)
 
     def watch_request(self) -> None:
-        """To be called when a request may have begun or ended: the time is that of a whole one."""
+        """The time is that of a whole request; between two, uvicorn's own for idle ones runs."""
         is_web_socket = self.transport.get_protocol() is not self  # it has another one since
         if is_web_socket or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._stop_request_timer()

@@ -93,11 +93,14 @@ function Messages({ onGrow }) {
   const shown = path.value;
   const sent = pending.value;
   if (!shown.length && !sent) return html`<p class="welcome">${isLoading.value ? 'Loading…' : 'What is on your mind?'}</p>`;
-  return html`${shown.map((item) => (item.role === 'assistant'
-    ? html`<${Answer} key=${liveOf(item)?.name ?? item.id} item=${item} onGrow=${onGrow} />`
-    : html`<${Question} key=${item.id} item=${item} />`))}
-    ${sent?.text && html`<${Question} key="sent" text=${sent.text} />`}
-    ${sent && html`<${Answer} key=${sent.live.name} live=${sent.live} onGrow=${onGrow} />`}`;
+  // one row: in a list of its own, the same key would be another element, and the answer drawn anew
+  return [
+    ...shown.map((item) => (item.role === 'assistant'
+      ? html`<${Answer} key=${liveOf(item)?.name ?? item.id} item=${item} onGrow=${onGrow} />`
+      : html`<${Question} key=${item.id} item=${item} />`)),
+    sent?.text && html`<${Question} key="sent" text=${sent.text} />`,
+    sent && html`<${Answer} key=${sent.live.name} live=${sent.live} onGrow=${onGrow} />`,
+  ];
 }
 
 function Loading() {
