@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from streamwell.backends.programs import PROGRAMS
 from streamwell.core.errors import LoadError, StreamwellError
-from streamwell.engine.launch import PROGRAMS, launch
+from streamwell.engine.launch import launch
 from streamwell.models.loader_hook import call_loader
 from streamwell.models.resolve import named_models, resolve
 from streamwell.settings import Settings, default_data_dir
@@ -87,7 +88,8 @@ def _serve_here(settings: Settings, folders: Mapping[str, Path], listener: socke
     raise_file_limit()
     # both processes have seconds of imports before them: let them do so side by side
     gc.disable()  # collecting during imports finds nothing; `serving` turns it on
-    engine = launch(settings.engine) if settings.engine in PROGRAMS else None
+    program = PROGRAMS.get(settings.engine)
+    engine = launch(program) if program else None
     try:
         from streamwell.cli.serving import serve
 

@@ -23,11 +23,8 @@ _SPIN = {"GOMP_SPINCOUNT": "10000"}
 
 #: How long a killed process may take to end.
 END_S = 10.0
-#: What the process runs, by the name of the engine; others have no process.
-PROGRAMS = {
-    "transformers": "streamwell.engine.process",
-    "vllm": "streamwell.backends.vllm.process",
-}
+#: The module that runs our own engine.
+OWN_PROGRAM = "streamwell.engine.process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +53,13 @@ class EngineProcess:
             return None
 
 
-def launch(engine: str = "transformers") -> EngineProcess:
-    """Start a process of this engine, which waits for its configuration."""
+def launch(program: str = OWN_PROGRAM) -> EngineProcess:
+    """Start a process that runs this module, and waits for its configuration."""
     ours, theirs = socket.socketpair()
     with theirs:
         fd = theirs.fileno()
         process = subprocess.Popen(
-            (sys.executable, "-m", PROGRAMS[engine], str(fd)),
+            (sys.executable, "-m", program, str(fd)),
             pass_fds=(fd,),
             stdin=subprocess.DEVNULL,
             env=_SPIN | os.environ,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from streamwell.backends.programs import PROGRAMS
 from streamwell.backends.scripted import ScriptedEngine
 from streamwell.core.ports import Engine
 from streamwell.engine.client import ProcessEngine
@@ -38,7 +39,7 @@ def make_engine(
         _config(settings, model_path, draft, trace),
         hang_timeout_s=settings.engine_hang_s,
         first=first,
-        launch=partial(launch, settings.engine),
+        launch=partial(launch, PROGRAMS[settings.engine]),
     )
 
 
