@@ -43,9 +43,12 @@ test: $(VENV)/.dev ## Run all tests, but the long ones of `make chaos`.
 test-bench: $(VENV)/.dev ## Run the programs of docs/benchmarks.md, at sizes whose figures mean nothing.
 	$(BIN)/python -m pytest -m bench tests/docs
 
+# what has no other tests need not be imported to find that out
+SLOW_FOLDERS := e2e web chaos ray_serve
+
 test-fast: $(VENV)/.dev ## Run the tests that start no process and load no model.
 	# two processes fill two processors: threads of theirs would wait for each other
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS) -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS) -m "not slow" $(addprefix --ignore=tests/,$(SLOW_FOLDERS))
 
 test-peers: $(VENV)/.bench ## Install the peers, and compare with each of them at small sizes (6 GB, long).
 	$(BIN)/python -m pytest -m apart tests/docs/test_guide_peers.py

@@ -81,6 +81,7 @@ def logits_of(model: TorchModel, chunks: list[Chunk]) -> torch.Tensor:
     return model.forward(chunks, list(range(len(chunks)))).clone()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variations", [{}, VARIED], ids=["plain", "varied"])
 @pytest.mark.parametrize("window", [None, 5])
 @torch.inference_mode()

@@ -127,7 +127,7 @@ def test_messages_that_come_early_do_not_hide_pongs(num_early: int) -> None:
     async def test() -> list[str | bytes]:
         sent = [str(number) for number in range(num_early)]
         async with (
-            _served(app, Counting, pong_s=10.0) as (_, (host, port)),
+            _served(app, Counting, pong_s=2.5) as (_, (host, port)),
             connect(f"ws://{host}:{port}/", ping_interval=None) as client,
         ):
             for text in sent:

@@ -169,11 +169,11 @@ def test_the_time_limit_ends_a_level() -> None:
             await asyncio.Event().wait()
         return httpx2.Response(200, content=(delta(content="a") + END).encode())
 
-    recording = record(first_only, closed_loop(BODIES, 2), count=6, max_time_s=3.0)
+    recording = record(first_only, closed_loop(BODIES, 2), count=6, max_time_s=2.0)
 
     assert (1, 0, 5) == (
         len(recording.answers),
         len(recording.failures),
         recording.num_unfinished,
     )
-    assert 3.0 <= recording.duration_s
+    assert 2.0 <= recording.duration_s
