@@ -107,6 +107,12 @@ def test_only_our_pytorch_code_is_compiled(model_impl: Any) -> None:  # noqa: AN
     assert not Settings().compile
 
 
+def test_a_database_is_not_for_what_is_kept_in_memory() -> None:
+    """It would not be written to, and nobody would be told."""
+    with pytest.raises(InvalidRequest, match="--database-url does not go with --durability memory"):
+        Settings(database_url="postgresql://x", durability="memory")
+
+
 def test_cuda_graphs_are_of_our_engine() -> None:
     """vLLM has graphs of its own; the flag that turns ours off is named as it is given."""
     assert not _parse("--no-cuda-graphs").cuda_graphs

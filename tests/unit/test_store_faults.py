@@ -107,8 +107,42 @@ def test_a_file_that_is_moved_away(
         with pytest.raises(StoreFailed, match=r"put it back|unable to open"):
             run(store.events("a"))  # by a reader that looks for the file for the first time
     assert is_replaced == path.exists()
+    assert ["a"] == runs_in(away)
     away.replace(path)
     check_all_is_well(store, run)
+
+
+def runs_in(path: Path) -> list[str]:
+    """What a database has by itself, without a `-wal`."""
+    with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as alone:
+        return [run_id for (run_id,) in alone.execute("SELECT id FROM runs ORDER BY id")]
+
+
+def test_a_backup_that_takes_the_place_of_a_file(
+    store: SqliteStore, path: Path, tmp_path: Path, run: Run
+) -> None:
+    """What lies beside the old file is nothing of its own: the next server gets it whole."""
+    backup = tmp_path / "backup.db"
+    with closing(sqlite3.connect(path)) as here, closing(sqlite3.connect(backup)) as there:
+        here.backup(there)
+    run(store.commit([a_run("b")], [a_delta("a", 1)]))
+    backup.replace(path)
+    with pytest.raises(StoreFailed, match=r"replaced.*restart the server"):
+        run(store.commit([], [a_delta("a", 2)]))
+    run(store.close())
+    heir = SqliteStore(path)
+    run(heir.open())
+    assert "ok" == run(ask(heir, "PRAGMA integrity_check"))
+    assert [True, False] == [run(heir.run(run_id)) is not None for run_id in "ab"]
+    run(heir.close())
+
+
+def test_a_file_that_loses_its_log(store: SqliteStore, path: Path, run: Run) -> None:
+    """Nothing is taken that the next start would not find; what was taken before, it has."""
+    path.with_name(f"{path.name}-wal").unlink()
+    with pytest.raises(StoreFailed, match="restart the server"):
+        run(store.commit([a_run("b")], []))
+    assert ["a"] == runs_in(path)
 
 
 def open_and_tell(path: Path) -> None:

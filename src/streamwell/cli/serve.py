@@ -22,6 +22,8 @@ from streamwell.settings import Settings, default_data_dir
 
 #: How far from a taken port the next free one is looked for.
 _NEAR_PORTS = 100
+#: As many as macOS gives to a process.
+_MANY_FILES = 10_240
 
 
 def run(models: tuple[str, ...], settings: Settings) -> None:
@@ -75,13 +77,15 @@ def _draft_folder(draft: str) -> Path:
 def raise_file_limit() -> None:
     """Let there be a socket for every reader, as far as the system allows.
 
-    The usual limit of 1024 descriptors is for the sake of programs that call `select`.
+    The usual limit of 1024 descriptors is for the sake of programs that call `select`. Where there is
+    none to what may be asked for, the system may still refuse to have none.
     """
     with contextlib.suppress(ImportError, OSError, ValueError):  # not POSIX, or not to be had
         import resource
 
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        soft = max(soft, _MANY_FILES) if hard == resource.RLIM_INFINITY else hard
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def _serve_here(settings: Settings, folders: Mapping[str, Path], listener: socket.socket) -> None:

@@ -78,6 +78,8 @@ def _of_models(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _of_engine(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.database_url is not None and settings.durability == "memory":
+        yield "database_url", "--database-url does not go with --durability memory"
     if settings.max_num_batched_tokens < settings.max_num_seqs:
         yield "max_num_batched_tokens", "--max-num-batched-tokens is less than --max-num-seqs"
     if settings.trace is not None and settings.engine == "scripted":

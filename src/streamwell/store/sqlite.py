@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +23,8 @@ from streamwell.store.sql import SqlStore
 #: How hard a commit is pressed onto the disk. All survive a kill of the process; `full` survives
 #: a power cut too, `normal` may then lose the last commits.
 Synchronous = Literal["normal", "full"]
+
+_FileIds = tuple[tuple[int, int] | None, ...]
 
 _NUM_READERS = 4
 
@@ -80,7 +84,8 @@ class SqliteStore(SqlStore):
         locks = LockFiles(path.resolve())  # one name, whatever links lead to it
         super().__init__(engine, locks, _NUM_READERS, clock)
         self._path = path
-        self._file_id: tuple[int, int] | None = None
+        #: What the file and its `-wal` are known by while they are open.
+        self._file_ids: _FileIds | None = None
 
     def _connect(self) -> None:
         # SQLite does not wait for a process that creates the file, mends it after a crash, or
@@ -88,13 +93,17 @@ class SqliteStore(SqlStore):
         deadline_s = time.monotonic() + _BUSY_S
         while True:
             try:
-                return super()._connect()
+                super()._connect()
             except StoreFailed as error:
                 if not _is_busy(error.__cause__) or time.monotonic() > deadline_s:
                     raise
+            else:
+                self._file_ids = _file_ids(self._path)
+                return
             time.sleep(_RETRY_S)
 
     def _prepare(self) -> None:
+        self._file_ids = None
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, mode=0o600))
@@ -103,19 +112,24 @@ class SqliteStore(SqlStore):
         engine = _migration_engine(self._path)
         with engine.begin() as connection:
             migrate(connection)
-        self._file_id = _file_id(self._path)
 
     def _begin(self, writer: Connection) -> None:
-        self._check_in_place()
+        try:
+            self._check_in_place()
+        except StoreFailed:
+            # into the file, wherever it is now: the `-wal` would be taken for another file's
+            with suppress(sqlite3.Error):
+                driver_row(writer, "PRAGMA wal_checkpoint(TRUNCATE)")
+            raise
         # At once and not with the first write, so that what a transaction reads stays true.
         driver_row(writer, "BEGIN IMMEDIATE")
 
     def _check_in_place(self) -> None:
         """Without a WAL SQLite would look for itself: nobody would find again what is written."""
-        if self._file_id is not None and self._file_id != _file_id(self._path):
+        if self._file_ids is not None and self._file_ids != _file_ids(self._path):
             raise StoreFailed(
-                f"The database was moved, removed or replaced: {self._path} (put it back, or "
-                "restart the server)"
+                f"The database, or its -wal, was moved, removed or replaced: {self._path} (put it "
+                "back, or restart the server)"
             )
 
     def _explain(self, error: BaseException) -> str:
@@ -144,8 +158,13 @@ def _migration_engine(path: Path) -> Engine:
     return engine
 
 
+def _file_ids(path: Path) -> _FileIds:
+    """What a database and its `-wal` are known by to the system, whatever their names."""
+    return _file_id(path), _file_id(path.with_name(f"{path.name}-wal"))
+
+
 def _file_id(path: Path) -> tuple[int, int] | None:
-    """What a file is known by to the system, whatever its name; `None` if it is not there."""
+    """`None` if it is not there."""
     try:
         found = path.stat()
     except OSError:

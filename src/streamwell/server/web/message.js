@@ -84,7 +84,7 @@ function statusOf(live) {
   if (live.isStopped.value) return 'Stopping…';
   if (live.state.value === 'waiting') {
     const then = live.run ? 'The answer goes on' : 'The question is sent';
-    return `Waiting: ${live.reason.value}. ${then} by itself.`;
+    return `Waiting: ${live.reason.value.replace(/\.$/, '')}. ${then} by itself.`;
   }
   return live.hasBegun.value ? '' : 'Thinking…';
 }
