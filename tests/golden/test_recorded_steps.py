@@ -1,4 +1,4 @@
-"""Decode steps that are recorded and replayed, as on a GPU, change no greedy token."""
+"""Decode steps that are recorded and replayed change no greedy token in float32."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from engine_rig import EngineRig, load_model, make_requests
+import torch
+from engine_rig import MAX_MODEL_LEN, MAX_NUM_SEQS, EngineRig, load_model, make_requests
 from tiny_models import VOCAB_SIZE, build
 from torch.fx.experimental.proxy_tensor import make_fx
 from zoo import ZOO
 
 from streamwell.engine import assemble
-from streamwell.engine.decode_graphs import Replay
+from streamwell.engine.decode_graphs import Recording, Replay
 
 pytestmark = pytest.mark.slow
 
@@ -39,15 +40,21 @@ def test_replayed_steps_give_the_same_tokens(
     """In a crowd, with prompts in some steps and preemption."""
     folder, requests = build(name, tmp_path), make_requests(VOCAB_SIZE, count=6)
     eager = EngineRig(load_model(folder, "torch"), pool_tokens=80, budget=11)
-    num_recorded = 0
+    num_replayed = 0
 
     def record(compute: Replay) -> Replay:
-        nonlocal num_recorded
-        num_recorded += 1
-        return trace(compute)
+        traced = trace(compute)
 
-    monkeypatch.setattr(assemble, "_recorder", lambda *_: (record, ()))
+        def replay() -> torch.Tensor:
+            nonlocal num_replayed
+            num_replayed += 1
+            return traced()
+
+        return replay
+
+    recording = Recording(record, MAX_NUM_SEQS, MAX_MODEL_LEN)
+    monkeypatch.setattr(assemble, "_recording", lambda *_: (recording, ()))
     replaying = EngineRig(load_model(folder, "torch"), pool_tokens=80, budget=11)
 
     assert eager.serve(requests) == replaying.serve(requests, arrivals=Random(1))
-    assert num_recorded
+    assert num_replayed

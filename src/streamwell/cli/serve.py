@@ -77,8 +77,8 @@ def _draft_folder(draft: str) -> Path:
 def raise_file_limit() -> None:
     """Let there be a socket for every reader, as far as the system allows.
 
-    The usual limit of 1024 descriptors is for the sake of programs that call `select`. Where there is
-    none to what may be asked for, the system may still refuse to have none.
+    The usual limit of 1024 descriptors is for the sake of programs that call `select`. Where any
+    may be asked for, the system may still refuse to have none.
     """
     with contextlib.suppress(ImportError, OSError, ValueError):  # not POSIX, or not to be had
         import resource

@@ -126,9 +126,9 @@ def _own_decoder(
     placed = PlacedWeights(weights, device, dtype)
     decoder = _lean_decoder(config, spec, placed, max_model_len, report)
     adapters = _adapters(config, model_config, spec, decoder) if config.enable_lora else None
-    record, told = _recorder(config, spec, decoder)
+    recording, told = _recording(config, spec, decoder, max_model_len)
     return Assembled(
-        model=TorchModel(decoder, config.block_size, adapters, record),
+        model=TorchModel(decoder, config.block_size, adapters, recording),
         implementation="torch",
         quantization=quantization,
         warnings=(*warnings, *told),
@@ -136,16 +136,16 @@ def _own_decoder(
     )
 
 
-def _recorder(
-    config: EngineConfig, spec: DecoderSpec, decoder: LeanDecoder
-) -> tuple[decode_graphs.Record | None, tuple[str, ...]]:
-    """What records steps, if anything shall and can; and what is to be said."""
+def _recording(
+    config: EngineConfig, spec: DecoderSpec, decoder: LeanDecoder, max_model_len: int
+) -> tuple[decode_graphs.Recording | None, tuple[str, ...]]:
+    """What is recorded of steps, if anything shall and can; and what is to be said."""
     # which experts compute is decided on the host, in the midst of a step
     if not config.cuda_graphs or decoder.device.type != "cuda" or spec.experts is not None:
         return None, ()
     record = decode_graphs.CudaRecorder(decoder.device)
-    if decode_graphs.works(decoder, config.block_size, record):
-        return record, ()
+    if decode_graphs.work(decoder, config.block_size, record):
+        return decode_graphs.Recording(record, config.max_num_seqs, max_model_len), ()
     return None, ("CUDA graphs do not work here: decoding is slower than it could be",)
 
 

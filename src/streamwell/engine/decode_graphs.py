@@ -3,15 +3,18 @@
 Such a step is hundreds of kernels that take microseconds each: launching them one by one takes
 longer than they do. A graph launches all of them at once, with the shapes and at the addresses that
 it was recorded with. So there is one for each bucket, a power of two of sequences and one of cache
-places that each of them reads; what it reads is copied to the same place for every step.
+places that each of them reads; what it reads is copied to the same place for every step. All are
+recorded while the model loads: nobody waits for one, and what memory they take is known.
 
 After "Getting Started with CUDA Graphs" (NVIDIA 2019), through PyTorch's `torch.cuda.graph`.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -35,11 +38,23 @@ Replay = Callable[[], torch.Tensor]
 #: Makes a `Replay` of a computation; what it raises is a `RuntimeError`.
 Record = Callable[[Replay], Replay]
 
-#: Cache places that a graph may read, padding included. A step that reads more is longer than its
-#: launches, and what it reads is held by the graph for good.
-MOST_PLACES = 1 << 17
+#: Longest context of a graph, in tokens. In it few of a GPU's processors attend to one sequence;
+#: launched alone, PyTorch's attention divides a long context among all.
+MOST_TOKENS = 4096
+#: Keys and values that a graph reads in a layer, padding included. Reading more takes longer than
+#: launching, and what they are copied to stays with the graphs.
+MOST_BYTES = 64 << 20
 #: In a table of inputs, the columns before those of the blocks: token id and position.
 _TOKEN, _POSITION, _BLOCKS = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What is recorded, and by whom."""
+
+    record: Record
+    max_num_seqs: int
+    max_model_len: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +65,25 @@ class _Graph:
 
 
 class DecodeGraphs:
-    """The graphs of a decoder and its cache, each recorded when its bucket is first met."""
+    """The graphs of a decoder and its cache."""
 
-    def __init__(self, decoder: Decoder, cache: PagedCache, record: Record) -> None:
+    def __init__(self, decoder: Decoder, cache: PagedCache, recording: Recording) -> None:
+        """Records them, the largest first; writes to block 1, which must be nobody's yet.
+
+        The first that cannot be recorded, for want of memory perhaps, is the last one tried.
+        """
         self._decoder = decoder
         self._cache = cache
-        self._record = record
-        #: By numbers of sequences and blocks; `None` where recording failed.
-        self._graphs: dict[tuple[int, int], _Graph | None] = {}
+        #: By numbers of sequences and blocks.
+        self._graphs: dict[tuple[int, int], _Graph] = {}
+        for bucket in sorted(self._buckets(recording), key=math.prod, reverse=True):
+            table = to_device(_table([_nobodys()], *bucket), decoder.device)
+            try:
+                replay = recording.record(partial(self._compute, table))
+            except RuntimeError as error:  # of memory, too
+                warnings.warn(f"decode steps are launched one by one: {error}", stacklevel=2)
+                return
+            self._graphs[bucket] = _Graph(table, replay)
 
     def forward(self, chunks: list[Chunk]) -> torch.Tensor | None:
         """Compute chunks of one token each, and write their keys and values.
@@ -67,40 +93,45 @@ class DecodeGraphs:
             computed, because no graph is for such a step.
         """
         lengths = [chunk.end for chunk in chunks]
-        count, width = _power_of_two(len(chunks)), self._width(max(lengths))
-        is_large = count * width * self._cache.block_size > MOST_PLACES
-        if is_large or not are_of_like_length(lengths):
-            return None
-        table = to_device(_table(chunks, count, width), self._decoder.device)
-        if (count, width) not in self._graphs:
-            self._graphs[count, width] = self._recorded(table)
-        graph = self._graphs[count, width]
+        bucket = _power_of_two(len(chunks)), self._width(max(lengths))
+        graph = self._graphs.get(bucket) if are_of_like_length(lengths) else None
         if graph is None:
             return None
-        graph.table.copy_(table)
+        graph.table.copy_(to_device(_table(chunks, *bucket), self._decoder.device))
         return graph.replay()[: len(chunks)]
 
-    def is_right(self) -> bool:
-        """Whether a graph gives what its step does; writes to block 1."""
-        seq = Sequence("", [0], SamplingParams(max_tokens=1), block_ids=[1])
-        chunks = [Chunk(seq, 0, 1)]
+    def are_right(self) -> bool:
+        """Whether a graph gives what its step does, with other inputs than it was recorded with.
+
+        Writes to blocks 1 and 2.
+        """
+        ids = [self._decoder.vocab_size // 2] * (self._cache.block_size + 1)
+        seq = Sequence("", ids, SamplingParams(max_tokens=1), block_ids=[1, 2])
+        chunks = [Chunk(seq, self._cache.block_size, 1), _nobodys()]
         replayed = self.forward(chunks)
-        table = to_device(_table(chunks, 1, self._width(1)), self._decoder.device)
+        if replayed is None:
+            return False
+        table = to_device(_table(chunks, 2, self._width(len(ids))), self._decoder.device)
         expected = self._compute(table)
-        tolerance = 0.02 * float(expected.abs().max())
-        return replayed is not None and torch.allclose(replayed, expected, rtol=0, atol=tolerance)
+        tolerance = 0.02 * float(expected.nan_to_num().abs().max())
+        return torch.allclose(replayed, expected, rtol=0, atol=tolerance, equal_nan=True)
+
+    def _buckets(self, recording: Recording) -> Iterator[tuple[int, int]]:
+        """Numbers of sequences and blocks."""
+        longest = min(_power_of_two(recording.max_model_len), MOST_TOKENS)
+        token_bytes = self._decoder.dtype.itemsize * max(
+            shape.num_kv_heads * (shape.key_dim + shape.value_dim) for shape in self._decoder.shapes
+        )
+        counts = _doubled(1, _power_of_two(recording.max_num_seqs))
+        widths = {self._width(length) for length in _doubled(1, longest)}
+        for count, width in itertools.product(counts, widths):
+            if count * width * self._cache.block_size * token_bytes <= MOST_BYTES:
+                yield count, width
 
     def _width(self, length: int) -> int:
         """Blocks of the bucket of this context."""
         places = max(SHORT_CONTEXT, _power_of_two(length))
         return -(-places // self._cache.block_size)
-
-    def _recorded(self, table: torch.Tensor) -> _Graph | None:
-        try:
-            return _Graph(table, self._record(partial(self._compute, table)))
-        except RuntimeError as error:  # of memory, too
-            warnings.warn(f"a step is not replayed, but launched: {error}", stacklevel=2)
-            return None
 
     def _compute(self, table: torch.Tensor) -> torch.Tensor:
         """Logits `[count, vocab_size]` of a table's sequences; every shape follows from its own."""
@@ -132,15 +163,20 @@ class CudaRecorder:
         self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, compute: Replay) -> Replay:
+        """Raises `RuntimeError`: it cannot be recorded. Nothing more should be, then."""
         with torch.cuda.device(self._device):
             current = torch.cuda.current_stream()
             self._stream.wait_stream(current)
-            with torch.cuda.stream(self._stream):
-                compute()  # what is made at the first call, as libraries' workspaces, is no part
-            current.wait_stream(self._stream)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
-                result = compute()
+            try:
+                with torch.cuda.stream(self._stream):
+                    compute()  # what is made at the first call, as workspaces, is no part
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+                    result = compute()
+            finally:
+                # a failure leaves the other stream the current one (torch/cuda/graphs.py)
+                torch.cuda.set_stream(current)
+                current.wait_stream(self._stream)
 
         def replay() -> torch.Tensor:
             graph.replay()
@@ -150,10 +186,22 @@ class CudaRecorder:
 
 
 @torch.inference_mode()
-def works(decoder: Decoder, block_size: int, record: Record) -> bool:
+def work(decoder: Decoder, block_size: int, record: Record) -> bool:
     """Whether a step of this decoder can be recorded, and is right when it is replayed."""
-    cache = PagedCache(decoder.shapes, 1, block_size, decoder.dtype, decoder.device)
-    return DecodeGraphs(decoder, cache, record).is_right()
+    cache = PagedCache(decoder.shapes, 2, block_size, decoder.dtype, decoder.device)
+    few = Recording(record, max_num_seqs=2, max_model_len=block_size + 1)
+    return DecodeGraphs(decoder, cache, few).are_right()
+
+
+def _nobodys() -> Chunk:
+    """A token that nobody has said, in a block that is nobody's."""
+    return Chunk(Sequence("", [0], SamplingParams(max_tokens=1), block_ids=[1]), 0, 1)
+
+
+def _doubled(first: int, last: int) -> Iterator[int]:
+    while first <= last:
+        yield first
+        first *= 2
 
 
 def _power_of_two(number: int) -> int:

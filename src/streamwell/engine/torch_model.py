@@ -6,7 +6,7 @@ import torch
 
 from streamwell.engine.attention import PagedAttention, PagedCache
 from streamwell.engine.batch_layout import build_layout
-from streamwell.engine.decode_graphs import DecodeGraphs, Record
+from streamwell.engine.decode_graphs import DecodeGraphs, Recording
 from streamwell.engine.decoder import Decoder
 from streamwell.engine.lora.table import AdapterTable
 from streamwell.engine.sequence import Chunk
@@ -24,13 +24,13 @@ class TorchModel:
         decoder: Decoder,
         block_size: int,
         adapters: AdapterTable | None = None,
-        record: Record | None = None,
+        recording: Recording | None = None,
     ) -> None:
-        """With `record`, steps of single tokens are recorded and replayed; see `decode_graphs`."""
+        """With `recording`, steps of single tokens are replayed; see `decode_graphs`."""
         self._decoder = decoder
         self._block_size = block_size
         self._adapters = adapters
-        self._record = record
+        self._recording = recording
         self._graphs: DecodeGraphs | None = None
         self.vocab_size = decoder.vocab_size
         self.dtype, self.device = decoder.dtype, decoder.device
@@ -43,16 +43,16 @@ class TorchModel:
         self._cache = PagedCache(
             self._decoder.shapes, num_blocks, self._block_size, self.dtype, self.device
         )
-        if self._record is not None:
-            self._graphs = DecodeGraphs(self._decoder, self._cache, self._record)
+        if self._recording is not None:
+            with torch.inference_mode():
+                self._graphs = DecodeGraphs(self._decoder, self._cache, self._recording)
 
     def forward(self, chunks: list[Chunk], rows: list[int]) -> torch.Tensor:
         adapted = None if self._adapters is None else self._adapters.adapted(chunks)
-        is_plain = adapted is None and rows == list(range(len(chunks)))
-        if self._graphs is not None and is_plain and chunks[-1].num_tokens == 1:
+        if self._graphs is not None and adapted is None and chunks[-1].num_tokens == 1:
             logits = self._graphs.forward(chunks)
             if logits is not None:
-                return logits
+                return logits if len(rows) == len(chunks) else logits[self._ids(rows)]
         layout = build_layout(chunks, self._block_size, self.device)
         token_ids = [i for c in chunks for i in c.token_ids]
         positions = [p for c in chunks for p in range(c.start, c.end)]
