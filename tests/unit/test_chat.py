@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from io import BytesIO, TextIOWrapper
 
 import httpx2
@@ -116,6 +117,9 @@ class AtTerminal(ChatInput):
     def __init__(self) -> None:
         super().__init__()
         self.is_terminal = True
+
+    def without_echo(self) -> AbstractContextManager[None]:
+        return nullcontext()  # there is no terminal to be told
 
     def check_stop(self) -> None:
         """Nothing is typed ahead."""

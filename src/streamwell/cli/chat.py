@@ -106,7 +106,7 @@ class _Chat:
 
     def _show(self, answer: ChatAnswer, pieces: list[str]) -> None:
         """Print an answer as it comes, and add what came to the pieces."""
-        with answer_writer(self._console) as writer:
+        with self._input.without_echo(), answer_writer(self._console) as writer:
             for text in answer:
                 pieces.append(text)
                 writer.write(text)

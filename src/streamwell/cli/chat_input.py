@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import sys
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
 from streamwell.settings import default_data_dir
@@ -55,6 +57,23 @@ class ChatInput:
             raise KeyboardInterrupt
         if line:
             self._typed_ahead.append(line)
+
+    @contextlib.contextmanager
+    def without_echo(self) -> Iterator[None]:
+        """What is typed meanwhile is not shown: what is drawn anew takes back the lines it drew."""
+        if not self.is_terminal or os.name != "posix":
+            yield
+            return
+        import termios
+
+        before = termios.tcgetattr(sys.stdin)
+        changed = [*before]
+        changed[3] &= ~termios.ECHO  # of the local modes
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, changed)
+        try:
+            yield
+        finally:
+            termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
 
     def _block(self, line: str) -> str:
         lines = [line]
