@@ -84,8 +84,9 @@ def raise_file_limit() -> None:
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        soft = max(soft, _MANY_FILES) if hard == resource.RLIM_INFINITY else hard
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        wanted = _MANY_FILES if hard == resource.RLIM_INFINITY else hard
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _serve_here(settings: Settings, folders: Mapping[str, Path], listener: socket.socket) -> None:

@@ -143,8 +143,8 @@ def _recording(
     # which experts compute is decided on the host, in the midst of a step
     if not config.cuda_graphs or decoder.device.type != "cuda" or spec.experts is not None:
         return None, ()
-    record = decode_graphs.CudaRecorder(decoder.device)
-    if decode_graphs.work(decoder, config.block_size, record):
+    trial, record = (decode_graphs.CudaRecorder(decoder.device) for _ in range(2))
+    if decode_graphs.work(decoder, config.block_size, trial):
         return decode_graphs.Recording(record, config.max_num_seqs, max_model_len), ()
     return None, ("CUDA graphs do not work here: decoding is slower than it could be",)
 
