@@ -59,7 +59,8 @@ class Page:
         self.tab.keyboard.press(keys)
 
     def ask(self, text: str) -> None:
-        """Send a message."""
+        """Send a message, once no dialog is before the page: that would have the keys."""
+        self.sees("!document.querySelector('dialog')")
         self.type(text)
         self.press("Enter")
 
