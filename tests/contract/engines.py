@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 import psutil
 
+from streamwell.backends.programs import PROGRAMS
 from streamwell.backends.scripted import Faults, ScriptedEngine
 from streamwell.core.errors import EngineError
 from streamwell.core.ports import Engine
@@ -111,7 +112,7 @@ def vllm_engine(folder: Path) -> ProcessEngine:
         block_size=16,
         num_threads=1,
     )
-    return ProcessEngine(config, hang_timeout_s=60.0, launch=partial(launch, "vllm"))
+    return ProcessEngine(config, hang_timeout_s=60.0, launch=partial(launch, PROGRAMS["vllm"]))
 
 
 def engine_children() -> list[psutil.Process]:
