@@ -70,8 +70,8 @@ def runners_of(args: argparse.Namespace, folder: Path, dtype: str) -> list[Runne
         ours[f"{OURS} --compile"] = replace(settings, compile=True)
     if args.no_cuda_graphs:
         ours[f"{OURS} --no-cuda-graphs"] = replace(settings, cuda_graphs=False)
-    for name, settings in ours.items():
-        engine = Streamwell(folder, dtype, threads, settings, kv_cache_bytes=KV_CACHE_BYTES)
+    for name, each in ours.items():
+        engine = Streamwell(folder, dtype, threads, each, kv_cache_bytes=KV_CACHE_BYTES)
         runners.append(InProcess(name, engine))
     runners.append(InProcess("generate", Generate(folder, dtype, threads, args.device)))
     for runner in runners:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -12,7 +13,7 @@ import h11
 import pytest
 from websockets.asyncio.client import connect
 
-from streamwell.server.serving import _Connection, make_server
+from streamwell.server.serving import DrainingServer, _Connection, make_server
 
 CHUNKED: list[tuple[bytes, bytes]] = []
 SIZED = [(b"content-length", b"10")]
@@ -66,6 +67,21 @@ HEAD = b"POST / HTTP/1.1\r\nhost: test\r\n"
 UNFINISHED = [b"", HEAD, HEAD + b"content-length: 10\r\n\r\n123456789"]
 
 
+@asynccontextmanager
+async def _served(
+    app: Any,  # noqa: ANN401 - ASGI's
+) -> AsyncIterator[tuple[DrainingServer, tuple[str, int]]]:
+    """The application on a port of its own, where a request has half a second."""
+    server = make_server(
+        app, drain=AsyncMock(), drain_s=0, send_timeout_s=60, request_timeout_s=0.5
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = asyncio.create_task(server.serve([listening]))
+        yield server, listening.getsockname()
+        server.should_exit = True
+        await serving
+
+
 @pytest.mark.parametrize("sent", UNFINISHED, ids=["nothing", "half a head", "half a body"])
 def test_a_request_that_does_not_end_is_cut(sent: bytes) -> None:
     """Whoever connects and does not go on holds nothing; a whole request has all the time."""
@@ -80,12 +96,7 @@ def test_a_request_that_does_not_end_is_cut(sent: bytes) -> None:
                 return
 
     async def test() -> None:
-        server = make_server(
-            app, drain=AsyncMock(), drain_s=0, send_timeout_s=60, request_timeout_s=0.5
-        )
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            serving = asyncio.create_task(server.serve([listening]))
-            address = listening.getsockname()
+        async with _served(app) as (_, address):
             whole = await asyncio.open_connection(*address)
             whole[1].write(HEAD + b"content-length: 2\r\n\r\n12")
             half = await asyncio.open_connection(*address)
@@ -96,8 +107,6 @@ def test_a_request_that_does_not_end_is_cut(sent: bytes) -> None:
             assert b"200 OK" in await whole[0].readuntil(b"yes")
             for _, writer in (whole, half):
                 writer.close()
-            server.should_exit = True
-            await serving
 
     asyncio.run(test())
 
@@ -111,12 +120,7 @@ def test_an_idle_connection_is_no_request_that_does_not_end() -> None:
         await send({"type": "http.response.body", "body": b"yes"})
 
     async def test() -> None:
-        server = make_server(
-            app, drain=AsyncMock(), drain_s=0, send_timeout_s=60, request_timeout_s=0.5
-        )
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            serving = asyncio.create_task(server.serve([listening]))
-            address = listening.getsockname()
+        async with _served(app) as (server, address):
             reader, writer = await asyncio.open_connection(*address)
             for _ in range(2):
                 writer.write(HEAD + b"content-length: 2\r\n\r\n12")
@@ -130,8 +134,6 @@ def test_an_idle_connection_is_no_request_that_does_not_end() -> None:
             with suppress(ConnectionError):
                 assert b"" == await reader.read()
             writer.close()
-            server.should_exit = True
-            await serving
         assert server.config.timeout_keep_alive > 60
 
     asyncio.run(test())
@@ -146,21 +148,16 @@ def test_a_web_socket_is_no_request_that_does_not_end() -> None:
         await send({"type": "websocket.send", "text": (await receive())["text"]})
 
     async def test() -> None:
-        server = make_server(
-            app, drain=AsyncMock(), drain_s=0, send_timeout_s=60, request_timeout_s=0.5
-        )
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            serving = asyncio.create_task(server.serve([listening]))
-            host, port = listening.getsockname()
-            async with connect(f"ws://{host}:{port}/") as web_socket:
-                silent, writer = await asyncio.open_connection(host, port)
-                with suppress(ConnectionError):
-                    assert b"" == await silent.read()  # the time of a request is over
-                writer.close()
-                await web_socket.send("still here")
-                assert "still here" == await web_socket.recv()
-            server.should_exit = True
-            await serving
+        async with (
+            _served(app) as (_, (host, port)),
+            connect(f"ws://{host}:{port}/") as web_socket,
+        ):
+            silent, writer = await asyncio.open_connection(host, port)
+            with suppress(ConnectionError):
+                assert b"" == await silent.read()  # the time of a request is over
+            writer.close()
+            await web_socket.send("still here")
+            assert "still here" == await web_socket.recv()
 
     asyncio.run(test())
 
