@@ -78,10 +78,10 @@ def command_of(name: str, folder: Path, precision: str, num_threads: int) -> tup
 
 
 def main() -> None:
-    from bench.contenders import CONTENDERS, PLAIN_PATH, plain_path
+    from bench.contenders import CONTENDERS, OTHERS
 
     name, folder, precision, num_threads = sys.argv[1:]
-    make = {**CONTENDERS, PLAIN_PATH: plain_path}[name]
+    make = (CONTENDERS | OTHERS)[name]
     answer_requests(lambda: make(Path(folder), precision, int(num_threads)))
 
 

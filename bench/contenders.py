@@ -23,13 +23,14 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
+from bench.models import adapter_folder
 from bench.protocol import Contender, Trace
 from bench.settings import PEER_NUM_BLOCKS, engine_options
 from streamwell.core.types import GenerateRequest, SamplingParams
 from streamwell.engine.block_pool import BlockPool
 from streamwell.engine.loader import load
 from streamwell.engine.loop import EngineLoop
-from streamwell.engine.messages import Add, EngineConfig
+from streamwell.engine.messages import Add, AddAdapter, EngineConfig
 from streamwell.engine.scheduler import Scheduler
 from streamwell.settings import Settings
 
@@ -48,7 +49,9 @@ class Streamwell:
         settings: Settings | None = None,
         *,
         kv_cache_bytes: int | None = None,
+        adapter: Path | None = None,
     ) -> None:
+        """With an adapter, all requests are for that."""
         defaults = settings or Settings(device="cpu")  # where its peers compute
         model = load(
             EngineConfig(
@@ -62,6 +65,7 @@ class Streamwell:
                 num_threads=num_threads,
                 model_impl=defaults.model_impl,
                 compile=defaults.compile,
+                enable_lora=adapter is not None,
                 **engine_options(precision),
             ),
             lambda stage, progress: None,
@@ -76,7 +80,18 @@ class Streamwell:
             max_input_len=model.info.max_input_len or 0,
             enable_prefix_caching=False,
         )
-        self._loop = EngineLoop(scheduler, model.runner, pool, start_ids=model.info.start_ids)
+        self._loop = EngineLoop(
+            scheduler,
+            model.runner,
+            pool,
+            start_ids=model.info.start_ids,
+            adapters=model.adapters,
+        )
+        self._adapter = "" if adapter is None else adapter.name
+        if adapter is not None:
+            answer = self._loop.handle(AddAdapter(1, self._adapter, str(adapter)))
+            if answer is None or answer.error is not None:
+                raise RuntimeError(f"the adapter is not served: {answer}")
 
     def run(self, prompts: Sequence[Sequence[int]], max_tokens: int) -> Trace:
         sampling = SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
@@ -84,7 +99,10 @@ class Streamwell:
         start = time.perf_counter()
         for request_id, prompt in zip(times, prompts, strict=True):
             request = GenerateRequest(
-                request_id=request_id, prompt_ids=tuple(prompt), sampling=sampling
+                request_id=request_id,
+                prompt_ids=tuple(prompt),
+                sampling=sampling,
+                adapter=self._adapter,
             )
             self._loop.handle(Add(request))
         while self._loop.has_work:
@@ -196,11 +214,27 @@ def plain_path(folder: Path, precision: str, num_threads: int) -> Streamwell:
     return Streamwell(folder, precision, num_threads, Settings(model_impl="transformers"))
 
 
+def adapted(folder: Path, precision: str, num_threads: int) -> Streamwell:
+    """Our engine with an adapter."""
+    return Streamwell(folder, precision, num_threads, adapter=adapter_folder(folder))
+
+
+def adapted_in_torch(folder: Path, precision: str, num_threads: int) -> Streamwell:
+    """The same in PyTorch."""
+    settings = Settings(device="cpu", model_impl="torch")
+    return Streamwell(folder, precision, num_threads, settings, adapter=adapter_folder(folder))
+
+
 #: By the name that the tables give them; the first is the one that the others are held against.
 CONTENDERS: dict[str, Callable[[Path, str, int], Contender]] = {
     "streamwell": Streamwell,
     "generate": Generate,
     "continuous batching": ContinuousBatching,
 }
-#: Only `bench.families` compares with it.
-PLAIN_PATH = "plain path"
+#: Only `bench.families` compares with the first, and `bench.adapters` with the others.
+PLAIN_PATH, ADAPTED, ADAPTED_TORCH = "plain path", "adapted", "adapted, torch"
+OTHERS: dict[str, Callable[[Path, str, int], Contender]] = {
+    PLAIN_PATH: plain_path,
+    ADAPTED: adapted,
+    ADAPTED_TORCH: adapted_in_torch,
+}

@@ -45,6 +45,11 @@ def model_folder(name: str) -> Path:
     return folder
 
 
+def adapter_folder(model: Path) -> Path:
+    """Where `bench.adapters` keeps the adapter of a model."""
+    return MODELS_DIR / f"{model.name}-adapter"
+
+
 def _build(shape: Shape, folder: Path) -> None:
     """Write a model beside its place and move it there: a folder is whole or not there."""
     print(f"building {folder.name} ...", flush=True)

@@ -26,6 +26,7 @@ SMALL = {
     "durability": "--model tiny --clients 1 --tokens 4 --rounds 1 --readers 2",
     "gpu": "--model tiny --device cpu --streams 1 --prompts 8 --new-tokens 4 --rounds 1",
     "families": "--model tiny --streams 1 --rounds 1",
+    "adapters": "--model tiny --streams 1 --prefill 8 --rounds 1",
     "seq2seq": "--model t5tiny --streams 1 --rounds 1",
 }
 

@@ -7,20 +7,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
-from engine_rig import BLOCK_SIZE, EngineRig, load_model, make_requests, shared_beginnings
+from engine_rig import EngineRig, load_model, make_requests, shared_beginnings
 from safetensors.torch import load_file, save_file
 from tiny_adapters import TARGETS, build_adapter, build_adapters, peft_tokens, spread
 from tiny_models import VOCAB_SIZE, build
 from tiny_seq2seq import build as build_seq2seq
 
-from streamwell.core.errors import LoadError
 from streamwell.core.types import GenerateRequest
 from streamwell.engine.loader import LoadedModel
 from streamwell.engine.messages import Add, AddAdapter, RemoveAdapter
 
 pytestmark = pytest.mark.slow
+
+
+#: By the tiny model, who runs it: experts are not among the native helper's parts.
+RUN_BY = [(name, "torch") for name in TARGETS]
+RUN_BY += [(name, "native") for name in TARGETS if name != "mixtral"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +38,18 @@ class Case:
     requests: list[GenerateRequest]
     expected: dict[str, list[int]]
 
+    def load(self, **options: Any) -> LoadedModel:  # noqa: ANN401
+        """The model once more, by the same implementation."""
+        model_impl = self.model.info.implementation.split("/")[0]
+        return load_model(self.folder, model_impl, enable_lora=True, **options)
+
 
 @pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
-    """Cases by the name of the tiny model; each is made once."""
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Case]:
+    """Cases by the name of the tiny model, and by what runs it; each is made once."""
 
     @functools.cache
-    def of(name: str) -> Case:
+    def in_pytorch(name: str) -> Case:
         folder = build(name, tmp_path_factory.mktemp(name))
         adapters = build_adapters(name, folder, tmp_path_factory.mktemp(f"{name}-adapters"))
         requests = spread(shared_beginnings(), adapters)
@@ -47,13 +57,18 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
         model = load_model(folder, "torch", enable_lora=True)
         return Case(folder, adapters, model, requests, expected)
 
+    @functools.cache
+    def of(name: str, model_impl: str) -> Case:
+        case = in_pytorch(name)
+        return replace(case, model=load_model(case.folder, model_impl, enable_lora=True))
+
     return of
 
 
-@pytest.fixture
-def llama(cases: Callable[[str], Case]) -> Iterator[Case]:
+@pytest.fixture(params=["torch", "native"])
+def llama(cases: Callable[[str, str], Case], request: pytest.FixtureRequest) -> Iterator[Case]:
     """A Llama, whose adapters are gone after the test."""
-    case = cases("llama")
+    case = cases("llama", request.param)
     yield case
     assert case.model.adapters is not None
     for name in (*case.adapters, "other"):
@@ -79,11 +94,13 @@ def tokens_of(rig: EngineRig, requests: list[GenerateRequest], seed: int) -> dic
     return {name: outcome.token_ids for name, outcome in outcomes.items()}
 
 
-@pytest.mark.parametrize("name", TARGETS)
-def test_a_mixed_crowd_gives_the_reference(cases: Callable[[str], Case], name: str) -> None:
+@pytest.mark.parametrize(("name", "model_impl"), RUN_BY)
+def test_a_mixed_crowd_gives_the_reference(
+    cases: Callable[[str, str], Case], name: str, model_impl: str
+) -> None:
     """Three adapters and the model itself in one batch, with preemption and prefix hits."""
-    case = cases(name)
-    rig = rig_of(case, pool_tokens=80, budget=11)
+    case = cases(name, model_impl)
+    rig = rig_of(case, pool_tokens={"torch": 80, "native": 128}[model_impl], budget=11)
 
     for seed in range(2):  # the second time everything has been there before
         assert case.expected == tokens_of(rig, case.requests, seed)
@@ -103,7 +120,7 @@ def test_a_request_alone_gives_the_reference(llama: Case) -> None:
 
 def test_guesses_change_nothing(llama: Case) -> None:
     """Those of a draft model, that is, which has no adapters."""
-    drafted = replace(llama, model=load_model(llama.folder, enable_lora=True, draft=llama.folder))
+    drafted = replace(llama, model=llama.load(draft=llama.folder))
     rig = rig_of(drafted, speculative_tokens=3)
 
     assert llama.expected == tokens_of(rig, llama.requests, 1)
@@ -138,7 +155,8 @@ def test_what_is_cached_belongs_to_one_load_of_one_adapter(llama: Case) -> None:
         return rig.loop.stats().num_prefix_hit_tokens - before
 
     names = ("", "every", "attention", "every", "attention", "")
-    num_full = 39 // BLOCK_SIZE * BLOCK_SIZE
+    block_size = llama.model.info.block_size
+    num_full = 39 // block_size * block_size
     assert [0, 0, 0, num_full, num_full, num_full] == [hits(name) for name in names]
 
     rig.loop.handle(RemoveAdapter("every"))
@@ -205,8 +223,7 @@ def test_an_adapter_without_measure_fails_alone(llama: Case, tmp_path: Path) -> 
 
 def test_adapters_are_limited(llama: Case) -> None:
     """Once there are as many as allowed, one has to go before another comes."""
-    model = load_model(llama.folder, "torch", enable_lora=True, max_loras=2)
-    rig = EngineRig(model)
+    rig = EngineRig(llama.load(max_loras=2))
     paths = list(llama.adapters.values())
     for number in (1, 2):
         assert (number, None) == add(rig, number, f"a{number}", paths[number])
@@ -215,18 +232,6 @@ def test_adapters_are_limited(llama: Case) -> None:
     assert (4, None) == add(rig, 4, "a1", paths[1])  # it is there already
     rig.loop.handle(RemoveAdapter("a1"))
     assert (5, None) == add(rig, 5, "a3", paths[0])
-
-
-def test_the_native_helper_is_left_out_and_that_is_said(llama: Case) -> None:
-    """It knows no adapters: who wants them pays with speed on a CPU, and should know."""
-    model = load_model(llama.folder, block_size=16, enable_lora=True)
-    plain = load_model(llama.folder, block_size=16)
-
-    assert "torch" == model.info.implementation
-    assert plain.info.implementation == "torch" or "--enable-lora" in model.info.warnings[0]
-    assert () == plain.info.warnings
-    with pytest.raises(LoadError, match=r"native helper cannot .* --enable-lora"):
-        load_model(llama.folder, "native", enable_lora=True)
 
 
 def test_models_that_take_no_adapters_say_so(llama: Case, tmp_path: Path) -> None:

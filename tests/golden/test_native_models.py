@@ -10,25 +10,21 @@ import tiny_models
 import tiny_seq2seq
 import torch
 from engine_rig import load_model
+from native_rig import last_logits, make_sequences, whole
 from safetensors.torch import load_file, save_file
 
-from streamwell.core.types import SamplingParams
 from streamwell.engine.model_runner import Model
 from streamwell.engine.native import library
 from streamwell.engine.native.batch import BLOCK_SIZE
 from streamwell.engine.native.decoder import NativeDecoder
 from streamwell.engine.seq2seq.native_model import NativeSeq2Seq
-from streamwell.engine.sequence import Chunk, Sequence
+from streamwell.engine.sequence import Chunk
 
 pytestmark = pytest.mark.slow
 
 #: Between them, all parts of the helper.
 DECODERS = ["gemma2", "gpt-neox", "gpt2", "olmo2"]
 ENCODER_DECODERS = ["bart", "flan-t5"]
-#: Around those of blocks and tiles.
-LENGTHS, INPUT_LENGTHS = (1, 41, 17, 64, 30), (5, 64, 16, 1, 33)
-#: Blocks of each sequence, and of its input.
-NUM_BLOCKS = 4
 
 
 def build(name: str, folder: Path) -> Path:
@@ -44,43 +40,12 @@ def build(name: str, folder: Path) -> Path:
     return folder
 
 
-def make_sequences(name: str) -> list[Sequence]:
-    """Each in cache blocks of its own."""
-    generator = torch.Generator().manual_seed(3)
-    sequences = []
-    for i, (length, input_length) in enumerate(zip(LENGTHS, INPUT_LENGTHS, strict=True)):
-        ids = torch.randint(3, 299, (128,), generator=generator).tolist()
-        is_decoder = name not in tiny_seq2seq.CONFIGS
-        sequence = Sequence(
-            str(i),
-            ids[:length],
-            SamplingParams(max_tokens=1),
-            encoder_ids=() if is_decoder else tuple(ids[-input_length:]),
-        )
-        own, cross = 1 + NUM_BLOCKS * i, 1 + NUM_BLOCKS * (len(LENGTHS) + i)
-        sequence.block_ids = list(range(own, own + NUM_BLOCKS))
-        sequence.cross_block_ids = list(range(cross, cross + NUM_BLOCKS))
-        sequences.append(sequence)
-    return sequences
-
-
 def native_model(folder: Path, dtype: str = "float32", quantization: str = "none") -> Model:
     """Skips where the processor does not multiply in this dtype."""
     best = library.best()
     if dtype == "bfloat16" and not (best and best.sw_has_bfloat16()):
         pytest.skip("this processor does not multiply bfloat16")
     return load_model(folder, "native", quantization, dtype=dtype).runner.model
-
-
-@torch.inference_mode()
-def last_logits(model: Model, chunks: list[Chunk]) -> torch.Tensor:
-    """Of the last token of each chunk."""
-    ends = torch.tensor([chunk.num_tokens for chunk in chunks]).cumsum(0) - 1
-    return model.forward(chunks, ends.tolist()).clone()
-
-
-def whole(sequence: Sequence) -> Chunk:
-    return Chunk(sequence, 0, sequence.num_tokens)
 
 
 @pytest.mark.parametrize("name", [*DECODERS, *ENCODER_DECODERS])

@@ -14,9 +14,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from streamwell.core.errors import LoadError
-from streamwell.engine.linear import AdaptableLinear, Delta
+from streamwell.engine.linear import Delta, Deltas
 from streamwell.engine.lora.config import MAX_RANK
-from streamwell.engine.lora.folder import Base, read_deltas
+from streamwell.engine.lora.folder import Base, read_pairs
+from streamwell.engine.lora.fused import fuse
+from streamwell.engine.lora.layers import Adaptable
 
 HIDDEN, KEYS, INNER, RANK = 8, 4, 12, 2
 LAYER = "model.layers.0."
@@ -47,16 +49,10 @@ SIZES = {
 }
 
 
-def make_base(dtype: torch.dtype = torch.float32) -> Base:
-    """One layer of a model, with queries, keys and values in one."""
-    attention = {f"{LAYER}self_attn.{kind}_proj": HIDDEN if kind == "q" else KEYS for kind in "qkv"}
-    parts = [(HIDDEN, attention), (INNER, {f"{LAYER}mlp.down_proj": HIDDEN})]
-    return Base(
-        linears=[AdaptableLinear(lambda x: x, size, names) for size, names in parts],
-        canonical_rows=lambda name, rows: {name: rows},
-        dtype=dtype,
-        device=torch.device("cpu"),
-    )
+_ATTENTION = {f"{LAYER}self_attn.{kind}_proj": HIDDEN if kind == "q" else KEYS for kind in "qkv"}
+#: One block of a model, with queries, keys and values in one.
+LAYERS = [Adaptable(HIDDEN, _ATTENTION), Adaptable(INNER, {f"{LAYER}mlp.down_proj": HIDDEN})]
+BASE = Base(LAYERS, lambda name, rows: {name: rows})
 
 
 @pytest.fixture
@@ -100,8 +96,8 @@ def added(delta: Delta) -> torch.Tensor:
     return delta.up @ delta.down
 
 
-def read(folder: Path, max_rank: int = 64) -> dict[str, Delta]:
-    return read_deltas(folder, make_base(), max_rank)
+def read(folder: Path, max_rank: int = 64, dtype: torch.dtype = torch.float32) -> Deltas:
+    return fuse(LAYERS, read_pairs(folder, BASE, max_rank), dtype, torch.device("cpu"))
 
 
 def expected(folder: Path, name: str, scale: float) -> torch.Tensor:
@@ -155,7 +151,7 @@ def test_any_type_of_floats_will_do(folder: Path, saved: torch.dtype, dtype: tor
     weights = {name: weight.to(saved) for name, weight in weights_of(folder).items()}
     save_file(weights, folder / "adapter_model.safetensors")
 
-    deltas = read_deltas(folder, make_base(dtype), 64)
+    deltas = read(folder, dtype=dtype)
 
     assert {dtype} == {t.dtype for delta in deltas.values() for t in (delta.down, delta.up)}
 
@@ -276,18 +272,12 @@ def test_tensors_that_do_not_fit_are_refused(folder: Path, name: str) -> None:
 
 def test_layers_are_adapted_once(folder: Path) -> None:
     """Two names may come down to one layer; nobody could say which of them counts."""
-    base = make_base()
     layer = f"{LAYER}self_attn.q_proj"
-    twice = Base(
-        linears=base.linears,
-        canonical_rows=lambda _name, _rows: {layer: torch.zeros(HIDDEN, RANK)},
-        dtype=base.dtype,
-        device=base.device,
-    )
+    twice = Base(LAYERS, lambda _name, _rows: {layer: torch.zeros(HIDDEN, RANK)})
     change(folder, **{_tensor("mlp.down_proj", side): None for side in "AB"})
 
     with pytest.raises(LoadError, match="adapted twice"):
-        read_deltas(folder, twice, 64)
+        read_pairs(folder, twice, 64)
 
 
 def test_outputs_that_cannot_be_divided_are_refused(folder: Path) -> None:
@@ -296,13 +286,10 @@ def test_outputs_that_cannot_be_divided_are_refused(folder: Path) -> None:
     def canonical_rows(_name: str, rows: torch.Tensor) -> dict[str, torch.Tensor]:
         return {"a": rows.view(-1, 7)}
 
-    base = make_base()
-    fused = Base(
-        linears=base.linears, canonical_rows=canonical_rows, dtype=base.dtype, device=base.device
-    )
+    fused = Base(LAYERS, canonical_rows)
 
     with pytest.raises(LoadError, match="cannot be divided"):
-        read_deltas(folder, fused, 64)
+        read_pairs(folder, fused, 64)
 
 
 def _pickle_only(folder: Path) -> None:

@@ -121,10 +121,8 @@ def test_cuda_graphs_are_of_our_engine() -> None:
         Settings(engine="vllm", cuda_graphs=False)
 
 
-@pytest.mark.parametrize(
-    "others", [{"compile": True}, {"model_impl": "native"}, {"model_impl": "transformers"}], ids=str
-)
-def test_adapters_need_our_pytorch_code_as_it_is(others: dict[str, Any]) -> None:
+@pytest.mark.parametrize("others", [{"compile": True}, {"model_impl": "transformers"}], ids=str)
+def test_adapters_need_our_decoders_as_they_are(others: dict[str, Any]) -> None:
     """What knows no adapters is refused beside `--enable-lora`; the limits are finite."""
     with pytest.raises(InvalidRequest, match="--enable-lora does not work with --"):
         Settings(enable_lora=True, **others)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import torch
@@ -30,12 +30,15 @@ from streamwell.engine.families import (
     describe,
     with_saved_head,
 )
-from streamwell.engine.lora.folder import Base
+from streamwell.engine.lora.folder import Base, Pairs
+from streamwell.engine.lora.fused import fuse
+from streamwell.engine.lora.layers import adaptable_layers
 from streamwell.engine.lora.table import AdapterTable
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model
 from streamwell.engine.native import library
 from streamwell.engine.native.decoder import NativeDecoder, supports
+from streamwell.engine.native.low_rank import NativeAdapter
 from streamwell.engine.native_choice import (
     NoHelperError,
     choose_helper,
@@ -49,6 +52,8 @@ from streamwell.engine.seq2seq.families import is_encoder_decoder
 from streamwell.engine.torch_model import TorchModel
 from streamwell.engine.try_out import try_out_native, try_out_torch
 from streamwell.models.small_files import read_if_there
+
+_Prepared = TypeVar("_Prepared")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +70,7 @@ class Assembled:
     #: What an encoder-decoder's answers begin with; empty for decoders.
     start_ids: tuple[int, ...] = ()
     #: Where adapters are added, if it may have some.
-    adapters: AdapterTable | None = None
+    adapters: AdapterTable[Any] | None = None
 
 
 def assemble(
@@ -112,27 +117,37 @@ def _own_decoder(
     check_shapes(spec, {name: tuple(w.shape) for name, w in weights.items()})
     widths = {w.shape[1] for name, w in weights.items() if name.endswith("_proj.weight")}
     quantization = in_effect(config.quantization, widths)
+    layers = adaptable_layers(spec, weights)
+    base = Base(layers, functools.partial(canonical_rows, model_config, spec))
     try:
         helper = choose_helper(config, dtype, device, has_parts=supports(spec, weights))
         report("packing weights", 0.5)
+        prepare = functools.partial(NativeAdapter, layers, is_gated=spec.is_gated)
+        adapters = _adapters(config, base, prepare)
         model = run_by(
-            helper, lambda: _native_decoder(helper, config, spec, weights, dtype, max_model_len)
+            helper,
+            lambda: _native_decoder(helper, config, spec, weights, dtype, max_model_len, adapters),
         )
     except NoHelperError as reason:
         warnings = warnings_without(config, reason)
     else:
-        implementation = f"native/{library.instruction_set(helper)}"
-        return Assembled(model=model, implementation=implementation, quantization=quantization)
+        return Assembled(
+            model=model,
+            implementation=f"native/{library.instruction_set(helper)}",
+            quantization=quantization,
+            adapters=adapters,
+        )
     placed = PlacedWeights(weights, device, dtype)
     decoder = _lean_decoder(config, spec, placed, max_model_len, report)
-    adapters = _adapters(config, model_config, spec, decoder) if config.enable_lora else None
+    fused = functools.partial(fuse, layers, dtype=decoder.dtype, device=decoder.device)
+    deltas = _adapters(config, base, fused)
     recording, told = _recording(config, spec, decoder, max_model_len)
     return Assembled(
-        model=TorchModel(decoder, config.block_size, adapters, recording),
+        model=TorchModel(decoder, config.block_size, deltas, recording),
         implementation="torch",
         quantization=quantization,
         warnings=(*warnings, *told),
-        adapters=adapters,
+        adapters=deltas,
     )
 
 
@@ -150,15 +165,13 @@ def _recording(
 
 
 def _adapters(
-    config: EngineConfig, model_config: Mapping[str, Any], spec: DecoderSpec, decoder: LeanDecoder
-) -> AdapterTable:
-    base = Base(
-        linears=decoder.linears,
-        canonical_rows=functools.partial(canonical_rows, model_config, spec),
-        dtype=decoder.dtype,
-        device=decoder.device,
+    config: EngineConfig, base: Base, prepare: Callable[[Pairs], _Prepared]
+) -> AdapterTable[_Prepared] | None:
+    if not config.enable_lora:
+        return None
+    return AdapterTable(
+        base, prepare, max_loras=config.max_loras, max_lora_rank=config.max_lora_rank
     )
-    return AdapterTable(base, max_loras=config.max_loras, max_lora_rank=config.max_lora_rank)
 
 
 def _encoder_decoder(
@@ -233,6 +246,7 @@ def _native_decoder(
     weights: Mapping[str, torch.Tensor],
     dtype: torch.dtype,
     max_model_len: int,
+    adapters: AdapterTable[NativeAdapter] | None,
 ) -> NativeDecoder:
     """A native decoder that has been tried out."""
     model = NativeDecoder(
@@ -242,6 +256,7 @@ def _native_decoder(
         max_positions=max_model_len,
         dtype=dtype,
         quantization=config.quantization,
+        adapters=adapters,
     )
     try_out_native(model, spec)
     return model

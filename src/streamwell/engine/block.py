@@ -17,7 +17,7 @@ from torch.nn import functional
 from streamwell.engine.attention import Attention, LayerShape
 from streamwell.engine.families import DecoderSpec
 from streamwell.engine.feed_forward import make_feed_forward
-from streamwell.engine.linear import AdaptableLinear, Adapted, LinearMaker
+from streamwell.engine.linear import Adapted, LinearMaker
 from streamwell.engine.quantization import head_quantization, rounded
 from streamwell.engine.rotary import Rotary, Turns, rotate
 
@@ -42,12 +42,6 @@ class Block:
         self._qkv = linear(*(f"{attention}{name}_proj" for name in "qkv"))
         self._out = linear(f"{attention}o_proj")
         self._feed_forward = make_feed_forward(spec, layer, linear)
-        #: What adapters may change of it.
-        self.linears: tuple[AdaptableLinear, ...] = (
-            self._qkv,
-            self._out,
-            *self._feed_forward.linears,
-        )
 
         def norm(name: str, placements: tuple[str, ...]) -> Norm:
             if spec.norm_placement not in placements:
@@ -154,8 +148,6 @@ class LeanDecoder:
         self._blocks = [
             Block(spec, layer, weights, quantization, halves) for layer in range(spec.num_layers)
         ]
-        #: What adapters may change.
-        self.linears = tuple(linear for block in self._blocks for linear in block.linears)
         self._norm = make_norm(spec, weights, "model.norm")
         head = "model.embed_tokens" if spec.tie_word_embeddings else "lm_head"
         self._head = LinearMaker(weights, head_quantization(quantization))(head)

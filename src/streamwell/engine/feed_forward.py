@@ -15,11 +15,6 @@ from streamwell.engine.linear import AdaptableLinear, Adapted, Linear, LinearMak
 class FeedForward(Protocol):
     """The feed-forward layer of a block."""
 
-    @property
-    def linears(self) -> tuple[AdaptableLinear, ...]:
-        """What adapters may change of it."""
-        ...
-
     def __call__(self, x: torch.Tensor, adapted: Adapted | None = None) -> torch.Tensor:
         """`[num_tokens, hidden_size]` in and out."""
         ...
@@ -52,7 +47,6 @@ def _dense(spec: DecoderSpec, name: str, make_linear: LinearMaker) -> FeedForwar
 class _Plain:
     def __init__(self, up: AdaptableLinear, activation: Linear, down: AdaptableLinear) -> None:
         self._up, self._activation, self._down = up, activation, down
-        self.linears = (up, down)
 
     def __call__(self, x: torch.Tensor, adapted: Adapted | None = None) -> torch.Tensor:
         return self._down(self._activation(self._up(x, adapted)), adapted)
@@ -61,7 +55,6 @@ class _Plain:
 class _Gated:
     def __init__(self, gate_up: AdaptableLinear, activation: Linear, down: AdaptableLinear) -> None:
         self._gate_up, self._activation, self._down = gate_up, activation, down
-        self.linears = (gate_up, down)
 
     def __call__(self, x: torch.Tensor, adapted: Adapted | None = None) -> torch.Tensor:
         gate, up = self._gate_up(x, adapted).chunk(2, -1)
@@ -73,8 +66,6 @@ class _Mixture:
 
     Adapters change nothing of it.
     """
-
-    linears: tuple[AdaptableLinear, ...] = ()
 
     def __init__(
         self, spec: DecoderSpec, experts: Experts, name: str, make_linear: LinearMaker

@@ -36,7 +36,7 @@ class Delta:
     up: torch.Tensor
 
 
-#: By the names of layers, as `AdaptableLinear` has them.
+#: By the names of layers; the first's, where several are computed as one.
 Deltas = Mapping[str, Delta]
 
 
@@ -62,20 +62,16 @@ class Adapted:
 
 
 class AdaptableLinear:
-    """A linear layer of a model, and what adapters must know of it."""
+    """A linear layer of a model, and the name under which adapters add to it."""
 
-    def __init__(self, linear: Linear, in_features: int, parts: Mapping[str, int]) -> None:
-        """`parts` are the layers that were made one, and their numbers of outputs, in order."""
-        self._linear = linear
-        self.in_features = in_features
-        self.parts = parts
-        self.name = next(iter(parts))
+    def __init__(self, linear: Linear, name: str) -> None:
+        self._linear, self._name = linear, name
 
     def __call__(self, x: torch.Tensor, adapted: Adapted | None = None) -> torch.Tensor:
         """`[num_tokens, in_features] -> [num_tokens, out_features]`."""
         out = self._linear(x)
         if adapted is not None:
-            adapted.add_to(out, x, self.name)
+            adapted.add_to(out, x, self._name)
         return out
 
 
@@ -97,9 +93,7 @@ class LinearMaker:
         found = (self._weights.get(f"{name}.bias") for name in names)
         biases = [bias for bias in found if bias is not None]
         bias = torch.cat(biases) if biases else None
-        sizes = {name: len(part) for name, part in zip(names, parts, strict=True)}
-        linear = make_linear(weight, bias, may_pack=self._may_pack)
-        return AdaptableLinear(linear, weight.shape[1], sizes)
+        return AdaptableLinear(make_linear(weight, bias, may_pack=self._may_pack), names[0])
 
 
 def make_linear(

@@ -52,7 +52,7 @@ class LoadedModel:
     #: Guesses ahead, if there is a draft model.
     drafter: ModelDrafter | None = None
     #: Where adapters are added, if it may have some.
-    adapters: AdapterTable | None = None
+    adapters: AdapterTable[Any] | None = None
 
 
 def load(config: EngineConfig, report: Report) -> LoadedModel:
@@ -119,7 +119,7 @@ def _draft_warnings(draft: Assembled | None) -> list[str]:
     return [f"draft model: {warning}" for warning in draft.warnings] if draft else []
 
 
-def _restore(known: Iterable[AddAdapter], adapters: AdapterTable | None) -> list[str]:
+def _restore(known: Iterable[AddAdapter], adapters: AdapterTable[Any] | None) -> list[str]:
     """Load the adapters that an engine before this one had; those that are lost are warnings."""
     if adapters is None:
         return []

@@ -16,8 +16,6 @@ from streamwell.engine.native.linear import passes_self_test
 
 #: What a helper that does not fit this machine, or is damaged, does to its callers.
 _FAILURES = (ctypes.ArgumentError, AttributeError, OSError, RuntimeError)
-#: Why it does not run a model that it could run.
-_ADAPTERS = "it knows no adapters, and --enable-lora was given"
 
 
 class NoHelperError(Exception):
@@ -45,7 +43,6 @@ def choose_helper(
         f"it does not compute in {_name_of(dtype)} here": not _computes(helper, dtype),
         f"its cache blocks hold {BLOCK_SIZE} tokens": config.block_size != BLOCK_SIZE,
         "it does not do this model's sizes": not has_parts,
-        _ADAPTERS: config.enable_lora,  # the last: a warning says so where nothing else stands
     }
     reasons = [reason for reason, stands in obstacles.items() if stands]
     if reasons or helper is None:
@@ -88,8 +85,6 @@ def warnings_without(
     warnings = []
     if isinstance(reason, HelperBrokenError):
         warnings.append(f"PyTorch computes, more slowly than the native helper would: {reason}")
-    if str(reason) == _ADAPTERS:
-        warnings.append(f"PyTorch computes, more slowly than the native helper could: {reason}")
     if config.quantization != "none":
         warnings.append(
             f"--quantization {config.quantization} rounds the weights but saves neither memory nor "

@@ -8,6 +8,8 @@ from streamwell.engine.attention import PagedAttention, PagedCache
 from streamwell.engine.batch_layout import build_layout
 from streamwell.engine.decode_graphs import DecodeGraphs, Recording
 from streamwell.engine.decoder import Decoder
+from streamwell.engine.linear import Deltas
+from streamwell.engine.lora.fused import adapted_rows
 from streamwell.engine.lora.table import AdapterTable
 from streamwell.engine.sequence import Chunk
 from streamwell.engine.transfer import to_device
@@ -23,7 +25,7 @@ class TorchModel:
         self,
         decoder: Decoder,
         block_size: int,
-        adapters: AdapterTable | None = None,
+        adapters: AdapterTable[Deltas] | None = None,
         recording: Recording | None = None,
     ) -> None:
         """With `recording`, steps of single tokens are replayed; see `decode_graphs`."""
@@ -48,7 +50,8 @@ class TorchModel:
                 self._graphs = DecodeGraphs(self._decoder, self._cache, self._recording)
 
     def forward(self, chunks: list[Chunk], rows: list[int]) -> torch.Tensor:
-        adapted = None if self._adapters is None else self._adapters.adapted(chunks)
+        adapters = self._adapters
+        adapted = None if adapters is None else adapted_rows(adapters, chunks, self.device)
         if self._graphs is not None and adapted is None and chunks[-1].num_tokens == 1:
             logits = self._graphs.forward(chunks)
             if logits is not None:

@@ -122,7 +122,7 @@ class Settings:
     "LoRA adapter of the first model: NAME=FOLDER, or brooklet-sailor; repeatable."
 
     enable_lora: bool = False
-    "Serve LoRA adapters beside the model; PyTorch then computes, more slowly on CPUs."
+    "Serve LoRA adapters beside the model."
 
     max_loras: Annotated[int, Parameter(validator=Number(gte=1, lte=1024))] = 8
     "Adapters that may be loaded at the same time; each takes memory of its own."

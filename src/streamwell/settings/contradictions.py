@@ -90,10 +90,12 @@ def _of_engine(settings: Settings) -> Iterator[tuple[str, str]]:
     if settings.compile and settings.model_impl in ("native", "transformers"):
         flags = f"--model-impl torch, not --model-impl {settings.model_impl}"
         yield "compile", f"--compile is for {flags}"
-    is_not_torch = settings.compile or settings.model_impl in ("native", "transformers")
-    if settings.has_adapters and is_not_torch:
-        flag = "--compile" if settings.compile else f"--model-impl {settings.model_impl}"
-        yield "enable_lora", f"--enable-lora does not work with {flag}"
+    for flag, is_given in {
+        "--compile": settings.compile,
+        "--model-impl transformers": settings.model_impl == "transformers",
+    }.items():
+        if settings.has_adapters and is_given:
+            yield "enable_lora", f"--enable-lora does not work with {flag}"
 
 
 def _of_vllm(settings: Settings) -> Iterator[tuple[str, str]]:

@@ -16,8 +16,8 @@ import torch
 from safetensors import safe_open
 
 from streamwell.core.errors import LoadError
-from streamwell.engine.linear import AdaptableLinear, Delta
 from streamwell.engine.lora.config import LoraConfig, read_config
+from streamwell.engine.lora.layers import Adaptable
 from streamwell.models.safetensors_header import TensorInfo, read_header
 from streamwell.models.small_files import check_sizes
 
@@ -28,31 +28,29 @@ _FLOATS = ("F32", "F16", "BF16")
 _MAX_HEADER_BYTES = 32 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Base:
     """The model that adapters are for."""
 
-    linears: Sequence[AdaptableLinear]
+    layers: Sequence[Adaptable]
     #: From the name of a layer, as the model's folder has it, and `[out_features, rank]`, to our
     #: names and the rows of each.
     canonical_rows: Callable[[str, torch.Tensor], Mapping[str, torch.Tensor]]
-    dtype: torch.dtype
-    device: torch.device
 
     def max_bytes(self, max_rank: int) -> int:
         """What an adapter of this rank takes in a file at most."""
         sizes = (
-            len(each.parts) * each.in_features + sum(each.parts.values()) for each in self.linears
+            len(each.parts) * each.in_features + sum(each.parts.values()) for each in self.layers
         )
         return 4 * max_rank * sum(sizes) + _MAX_HEADER_BYTES
 
 
 #: Our name of a layer, with `[rank, in_features]` and `[out_features, rank]`, scaled, in float32.
-_Parts = dict[str, tuple[torch.Tensor, torch.Tensor]]
+Pairs = Mapping[str, tuple[torch.Tensor, torch.Tensor]]
 
 
-def read_deltas(path: Path, base: Base, max_rank: int) -> dict[str, Delta]:
-    """What an adapter adds to the layers of a model, in its dtype and on its device.
+def read_pairs(path: Path, base: Base, max_rank: int) -> Pairs:
+    """What an adapter adds to the layers of a model.
 
     Raises:
         LoadError: says what cannot be served, in which file.
@@ -63,15 +61,9 @@ def read_deltas(path: Path, base: Base, max_rank: int) -> dict[str, Delta]:
     config = read_config(path / _CONFIG, max_rank)
     file = _weights_file(path, base.max_bytes(max_rank))
     try:
-        parts = _read_parts(file, config, base)
+        return _read_pairs(file, config, base)
     except _TensorError as error:
         raise LoadError(f"{file}: {error}") from error
-    fused = ((linear, _fuse(linear, parts, base)) for linear in base.linears)
-    deltas = {linear.name: delta for linear, delta in fused if delta is not None}
-    for name, delta in deltas.items():
-        if not (delta.down.isfinite().all() and delta.up.isfinite().all()):
-            raise LoadError(f"{file}: what it adds to {name} is not finite")
-    return deltas
 
 
 class _TensorError(Exception):
@@ -89,13 +81,13 @@ def _weights_file(path: Path, max_bytes: int) -> Path:
     return file
 
 
-def _read_parts(file: Path, config: LoraConfig, base: Base) -> _Parts:
+def _read_pairs(file: Path, config: LoraConfig, base: Base) -> Pairs:
     known = {
-        name: (num_outputs, linear.in_features)
-        for linear in base.linears
-        for name, num_outputs in linear.parts.items()
+        name: (num_outputs, layer.in_features)
+        for layer in base.layers
+        for name, num_outputs in layer.parts.items()
     }
-    parts: _Parts = {}
+    pairs: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
     modules = list(_modules(read_header(file), config))  # all of it is checked before any is read
     with safe_open(file, framework="pt") as tensors:
         for module, rank in modules:
@@ -103,13 +95,16 @@ def _read_parts(file: Path, config: LoraConfig, base: Base) -> _Parts:
             scale = config.scale(module, rank)
             for name, rows in _canonical(base, module, up):
                 _check_name(name, module, known.keys(), config)
-                if name in parts:
+                if name in pairs:
                     raise _TensorError(f"{name} is adapted twice")
                 num_outputs, in_features = known[name]
                 if (*down.shape, *rows.shape) != (rank, in_features, num_outputs, rank):
                     raise _TensorError(f"{module!r:.120} has not the shape of the model's layer")
-                parts[name] = (down.float(), rows.float() * scale)
-    return parts
+                pair = (down.float(), rows.float() * scale)
+                if not all(each.isfinite().all() for each in pair):
+                    raise _TensorError(f"what it adds to {name} is not finite")
+                pairs[name] = pair
+    return pairs
 
 
 def _modules(header: Mapping[str, TensorInfo], config: LoraConfig) -> Iterator[tuple[str, int]]:
@@ -160,19 +155,3 @@ def _check_name(name: str, module: str, known: Container[str], config: LoraConfi
         raise _TensorError(f"{module!r:.120} is not one of layers_to_transform in {_CONFIG}")
     if not config.has_target(module):
         raise _TensorError(f"{module!r:.120} is not one of target_modules in {_CONFIG}")
-
-
-def _fuse(linear: AdaptableLinear, parts: _Parts, base: Base) -> Delta | None:
-    """One delta for layers that are computed as one; `None` if no part of it is adapted."""
-    if not linear.parts.keys() & parts.keys():
-        return None
-    nothing = torch.empty(0, linear.in_features)
-    downs = [parts[name][0] if name in parts else nothing for name in linear.parts]
-    # the outputs of each part depend on its own low-rank values only
-    ups = [
-        parts[name][1] if name in parts else torch.empty(num_outputs, 0)
-        for name, num_outputs in linear.parts.items()
-    ]
-    down = torch.cat(downs)
-    up: torch.Tensor = torch.block_diag(*ups)  # type: ignore[no-untyped-call]
-    return Delta(down.to(base.device, base.dtype), up.to(base.device, base.dtype))

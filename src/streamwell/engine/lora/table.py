@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import torch
 
 from streamwell.core.errors import LoadError
 from streamwell.engine.folder import BROKEN
-from streamwell.engine.linear import Adapted, Deltas
-from streamwell.engine.lora.folder import Base, read_deltas
-from streamwell.engine.sequence import Chunk
-from streamwell.engine.transfer import to_device
+from streamwell.engine.lora.folder import Base, Pairs, read_pairs
+
+_Prepared = TypeVar("_Prepared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +27,28 @@ class _Entry:
     error: str = ""
 
 
-class AdapterTable:
-    """Loads adapters and forgets them; says which rows of a step they change."""
+class AdapterTable(Generic[_Prepared]):
+    """Loads adapters and forgets them."""
 
-    def __init__(self, base: Base, *, max_loras: int, max_lora_rank: int) -> None:
-        self._base = base
+    def __init__(
+        self,
+        base: Base,
+        prepare: Callable[[Pairs], _Prepared],
+        *,
+        max_loras: int,
+        max_lora_rank: int,
+    ) -> None:
+        """`prepare` lays an adapter out for what computes the model."""
+        self._base, self._prepare = base, prepare
         self._max_loras = max_loras
-        self._max_lora_rank = max_lora_rank
+        #: No layer of an adapter has a higher rank.
+        self.max_lora_rank = max_lora_rank
         self._entries: dict[str, _Entry] = {}
-        self._deltas: dict[int, Deltas] = {}
+        self._prepared: dict[int, _Prepared] = {}
+
+    def __getitem__(self, number: int) -> _Prepared:
+        """The adapter of this number, which is loaded."""
+        return self._prepared[number]
 
     @torch.inference_mode()
     def add(self, number: int, name: str, path: str) -> None:
@@ -49,14 +63,14 @@ class AdapterTable:
             raise ValueError(f"the name {name!r} is that of the adapter in {entry.path}")
         if entry is not None and not entry.error:
             return
-        if len(self._deltas) >= self._max_loras:
-            raise LoadError(f"{len(self._deltas)} adapters are loaded, all that --max-loras allows")
+        if (count := len(self._prepared)) >= self._max_loras:
+            raise LoadError(f"{count} adapters are loaded, all that --max-loras allows")
         try:
-            deltas = read_deltas(Path(path), self._base, self._max_lora_rank)
+            prepared = self._prepare(read_pairs(Path(path), self._base, self.max_lora_rank))
         except BROKEN as error:
             raise LoadError(f"cannot load {path}: {error!r}") from error
         self._entries[name] = _Entry(number, path)
-        self._deltas[number] = deltas
+        self._prepared[number] = prepared
 
     def restore(self, number: int, name: str, path: str) -> str | None:
         """The same for one that an engine before this one had; returns what is wrong with it now.
@@ -75,7 +89,7 @@ class AdapterTable:
         entry = self._entries.pop(name, None)
         if entry is None:
             return None
-        self._deltas.pop(entry.number, None)
+        self._prepared.pop(entry.number, None)
         return entry.number
 
     def number_of(self, name: str) -> int:
@@ -92,23 +106,3 @@ class AdapterTable:
         if entry.error:
             raise ValueError(f"the adapter {name!r} is lost: {entry.error}")
         return entry.number
-
-    def adapted(self, chunks: list[Chunk]) -> Adapted | None:
-        """Which rows of chunks laid end to end have adapters; `None` if no row has one."""
-        if not any(chunk.seq.adapter for chunk in chunks):
-            return None
-        rows: dict[int, list[int]] = {}
-        end = 0
-        for chunk in chunks:
-            start, end = end, end + chunk.num_tokens
-            if chunk.seq.adapter:
-                rows.setdefault(chunk.seq.adapter, []).extend(range(start, end))
-        return Adapted(
-            [
-                (self._rows(own) if len(own) < end else None, self._deltas[number])
-                for number, own in rows.items()
-            ]
-        )
-
-    def _rows(self, rows: list[int]) -> torch.Tensor:
-        return to_device(torch.tensor(rows, dtype=torch.int64), self._base.device)

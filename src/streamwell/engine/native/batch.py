@@ -117,13 +117,19 @@ class Batch:
         *,
         cross: Rows | None = None,
         cross_slots: Integers | None = None,
+        adapters: Integers | None = None,
     ) -> None:
         """Some rows have outputs.
 
-        `cross` is what a decoder sees of an encoder's output, and `cross_slots` where an encoder
-        writes that.
+        Args:
+            rows: of the step.
+            outputs: which of them have outputs.
+            cross: what a decoder sees of an encoder's output.
+            cross_slots: where an encoder writes that.
+            adapters: where each sequence's adapter is, 0 for none.
         """
         self._rows, self._cross, self._cross_slots = rows, cross, cross_slots
+        self._adapters = adapters
         self._slots = rows.slots()
         self._outputs = np.array(outputs, np.int64)
 
@@ -131,7 +137,7 @@ class Batch:
         self, buffers: dict[str, torch.Tensor], logits: torch.Tensor | None = None
     ) -> BatchStruct:
         """The structure that points to all of it."""
-        cross, cross_slots = self._cross, self._cross_slots
+        cross, cross_slots, adapters = self._cross, self._cross_slots, self._adapters
         return BatchStruct(
             rows=self._rows.count,
             positions=self._rows.positions.ctypes.data,
@@ -141,6 +147,8 @@ class Batch:
             cross=SequencesStruct() if cross is None else cross.struct(),
             num_outputs=len(self._outputs),
             outputs=self._outputs.ctypes.data,
+            adapters=None if adapters is None else adapters.ctypes.data,
+            max_between=buffers["between"].shape[1] if "between" in buffers else 0,
             logits=None if logits is None else logits.data_ptr(),
             **{name: buffer.data_ptr() for name, buffer in buffers.items()},
         )

@@ -14,6 +14,7 @@ import torch
 
 from streamwell.engine.block import Weights
 from streamwell.engine.families import DecoderSpec, Rope
+from streamwell.engine.lora.table import AdapterTable
 from streamwell.engine.native.batch import Batch, Buffers, rows_of, token_ids_of
 from streamwell.engine.native.cache import CacheShape, LayerCache
 from streamwell.engine.native.embedding import Embedding
@@ -28,6 +29,7 @@ from streamwell.engine.native.library import (
     StackStruct,
 )
 from streamwell.engine.native.linear import are_stored
+from streamwell.engine.native.low_rank import NativeAdapter, addresses_of, most_between
 from streamwell.engine.native.packing import Packer
 from streamwell.engine.quantization import head_quantization
 from streamwell.engine.rotary import waves
@@ -91,14 +93,16 @@ class NativeDecoder:
         max_positions: int,
         dtype: torch.dtype = torch.float32,
         quantization: str = "none",
+        adapters: AdapterTable[NativeAdapter] | None = None,
     ) -> None:
         """Packs the weights; `max_positions` bounds the positions that are ever asked for.
 
         `dtype` is what linear layers multiply in: float32, or bfloat16 where the helper has it.
+        `adapters` are those that sequences may have.
         """
         self.dtype, self.device = dtype, torch.device("cpu")
         self._library = library
-        self._spec = spec
+        self._spec, self._adapters = spec, adapters
         self._cache_shape = CacheShape(library, dtype, spec.num_kv_heads, spec.head_dim)
         self._packer = Packer(library, weights, dtype, quantization, spec.residual_multiplier)
         self._turns = {rope: self._rotary_tables(rope, max_positions) for rope in set(spec.ropes)}
@@ -144,7 +148,8 @@ class NativeDecoder:
         tokens = rows_of(chunks)
         buffers = self._buffers.of(tokens.count)
         self._embedding(token_ids_of(chunks), tokens.positions, buffers["x"][: tokens.count])
-        batch, logits = Batch(tokens, rows), self._buffers.logits(len(rows))
+        adapters = None if self._adapters is None else addresses_of(self._adapters, chunks)
+        batch, logits = Batch(tokens, rows, adapters=adapters), self._buffers.logits(len(rows))
         self._library.sw_decode(self._struct, batch.struct(buffers, logits))
         if (cap := self._spec.logits_softcap) is not None:
             logits.div_(cap).tanh_().mul_(cap)
@@ -160,6 +165,8 @@ class NativeDecoder:
             "attended": attended,
             "inner": max(layer.down.k for layer in self._layers),
         }
+        if self._adapters is not None:
+            widths["between"] = most_between(self._adapters)
         return Buffers(self._library, widths, self.vocab_size)
 
     def _fill_layer(self, struct: LayerStruct, layer: int) -> None:

@@ -1,6 +1,7 @@
 """Finds and loads the compiled helper, and mirrors its structures.
 
-The structures are those of `schemes.h`, `rows.h`, `attention.h` and `stack.h`, field by field.
+The structures are those of `schemes.h`, `rows.h`, `attention.h`, `low_rank.h` and `stack.h`, field
+by field.
 """
 
 from __future__ import annotations
@@ -116,6 +117,24 @@ class LayerStruct(ctypes.Structure):
     ]
 
 
+class LowRankStruct(ctypes.Structure):
+    """What an adapter adds to a layer; without matrices nothing."""
+
+    _fields_ = [
+        ("down", c_void_p),
+        ("up", c_void_p),
+        ("halves", c_void_p),
+        ("rank", c_int64),
+        ("between", c_int64),
+    ]
+
+
+class LayerAdapterStruct(ctypes.Structure):
+    """What an adapter adds to one block."""
+
+    _fields_ = [(name, LowRankStruct) for name in ("qkv", "out", "up", "down")]
+
+
 class EpilogueStruct(ctypes.Structure):
     """What becomes of a linear layer's result."""
 
@@ -169,11 +188,14 @@ class BatchStruct(ctypes.Structure):
         ("cross", SequencesStruct),
         ("num_outputs", c_int64),
         ("outputs", c_void_p),
+        ("adapters", c_void_p),
+        ("max_between", c_int64),
         ("x", c_void_p),
         ("normed", c_void_p),
         ("qkv", c_void_p),
         ("attended", c_void_p),
         ("inner", c_void_p),
+        ("between", c_void_p),
         ("logits", c_void_p),
         ("workspace", c_void_p),
     ]

@@ -12,6 +12,7 @@
 
 #include "activation.h"
 #include "floats.h"
+#include "low_rank.h"
 #include "processor.h"
 #include "tiles.h"
 
@@ -36,18 +37,26 @@ struct Tiles {
   int64_t of(int64_t row) const { return ((row + 1) * count - 1) / rows; }
 };
 
+struct Call {
+  const Linear& linear;
+  const float* x;  // [rows, k]
+  int64_t rows;
+  float* y;  // [rows, n], or half of that if one half gates the other
+  Epilogue epilogue;
+  uint8_t* workspace;
+  const Additions& additions;
+};
+
 // One call: packs the rows, then goes through the panels.
 template <class Scheme>
 class Multiplication {
  public:
-  Multiplication(const Linear& linear, const float* x, int64_t rows, float* y, Epilogue epilogue,
-                 uint8_t* workspace)
-      : linear_(linear), x_(x), y_(y), epilogue_(epilogue),
-        tiles_(rows, Scheme::max_rows),
-        is_single_(!Scheme::is_tiled && tiles_.count == 1), steps_(steps_of<Scheme>(linear.k)),
-        panels_(panels_of(linear.n)),
-        row_scales_(reinterpret_cast<float*>(workspace)),
-        packed_(workspace + (rows * 4 + 63) / 64 * 64) {
+  explicit Multiplication(const Call& call)
+      : linear_(call.linear), x_(call.x), y_(call.y), epilogue_(call.epilogue),
+        additions_(call.additions), tiles_(call.rows, Scheme::max_rows),
+        is_single_(!Scheme::is_tiled && tiles_.count == 1), steps_(steps_of<Scheme>(linear_.k)),
+        panels_(panels_of(linear_.n)), row_scales_(reinterpret_cast<float*>(call.workspace)),
+        packed_(call.workspace + (call.rows * 4 + 63) / 64 * 64) {
     const int64_t bytes = has_few_tiles() ? kNearBytes : kBlockBytes;
     block_steps_ = is_single_ ? steps_ : std::max<int64_t>(kWordsUnit, bytes / Scheme::w_bytes);
   }
@@ -254,12 +263,15 @@ class Multiplication {
     const int64_t stride = form == kGate ? linear_.n / 2 : linear_.n;
     float* y = y_ + pending.row * stride + (form == kGate ? column / 2 : column);
     for (int m = 0; m < count; ++m, y += stride) {
+      const LowRank* low_rank = additions_.of(pending.row + m);
       F32 values[2];
       for (int side = 0; side < 2; ++side) {
         const int64_t first = column + side * kLanes;
         values[side] = Scheme::finish(pending.sums[2 * m + side], linear_, first,
                                       row_scales_[pending.row + m]);
         if (linear_.bias) values[side] = add(values[side], load(linear_.bias + first));
+        if (low_rank)
+          values[side] = additions_.add_to(values[side], *low_rank, pending.row + m, first / kLanes);
         if (form == kAccumulate) values[side] = mul(values[side], broadcast(linear_.factor));
       }
       if (form == kGate) {
@@ -279,6 +291,7 @@ class Multiplication {
   const float* x_;
   float* y_;
   Epilogue epilogue_;
+  const Additions& additions_;
   Tiles tiles_;
   bool is_single_;  // one tile of rows, which uses no panel twice
   int64_t steps_, panels_, block_steps_;
@@ -290,21 +303,17 @@ class Multiplication {
 inline int64_t workspace_bytes(int64_t rows, int64_t k) { return rows * (k + 64) * 4 + 128; }
 
 inline void multiply(const Linear& linear, const float* x, int64_t rows, float* y,
-                     Epilogue epilogue, uint8_t* workspace) {
+                     Epilogue epilogue, uint8_t* workspace, const Additions& additions = {}) {
+  const Call call = {linear, x, rows, y, epilogue, workspace, additions};
   switch (linear.kind) {
-    case kFloat32:
-      return Multiplication<Floats<Float32Weights>>(linear, x, rows, y, epilogue, workspace).run();
-    case kBfloat16:
-      return Multiplication<Floats<Bfloat16Weights>>(linear, x, rows, y, epilogue, workspace).run();
-    case kFloat16:
-      return Multiplication<Floats<Float16Weights>>(linear, x, rows, y, epilogue, workspace).run();
-    case kInt8:
-      return Multiplication<Int8Scheme>(linear, x, rows, y, epilogue, workspace).run();
-    case kInt4:
-      return Multiplication<Int4>(linear, x, rows, y, epilogue, workspace).run();
+    case kFloat32: return Multiplication<Floats<Float32Weights>>(call).run();
+    case kBfloat16: return Multiplication<Floats<Bfloat16Weights>>(call).run();
+    case kFloat16: return Multiplication<Floats<Float16Weights>>(call).run();
+    case kInt8: return Multiplication<Int8Scheme>(call).run();
+    case kInt4: return Multiplication<Int4>(call).run();
     case kBfloat16Pairs:
 #if defined(__AVX512BF16__)
-      return Multiplication<Bfloat16Scheme>(linear, x, rows, y, epilogue, workspace).run();
+      return Multiplication<Bfloat16Scheme>(call).run();
 #else
       return;  // `sw_has_bfloat16` says so
 #endif

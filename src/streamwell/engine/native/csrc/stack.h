@@ -53,14 +53,52 @@ struct Batch {
   int64_t num_outputs;
   const int64_t* outputs;  // [num_outputs]: rows whose logits are wanted; those of a sequence are
                            // neighbours
+  const LayerAdapter* const* adapters;  // [sequences]: by layer, null for those without; or null
+  int64_t max_between;                  // of any adapter
   float* x;                // [rows, hidden_size]: embeddings, overwritten
   float* normed;           // [rows, hidden_size]
   float* qkv;              // [rows, (queries + 2 * kv) * head_dim], and a decoder's keys and values
   float* attended;         // [rows, queries * head_dim]
   float* inner;            // [rows, intermediate_size]
+  float* between;          // [rows, max_between], or null if there are no adapters
   float* logits;           // [num_outputs, vocab_size]
   uint8_t* workspace;
 };
+
+// What the adapters of a step add to one of a layer's linear layers.
+class Adapted {
+ public:
+  Adapted(const Stack& stack, const Layer& layer, LowRank LayerAdapter::*part, const float* x,
+          int64_t k, const Batch& batch) {
+    if (!batch.adapters || !part) return;
+    matrices_.assign(batch.rows, nullptr);
+    bool any = false;
+    for (int64_t s = 0; s < batch.sequences.count; ++s) {
+      if (!batch.adapters[s]) continue;
+      const LowRank& low_rank = batch.adapters[s][&layer - stack.layers].*part;
+      if (!low_rank.between) continue;
+      any = true;
+      std::fill(matrices_.begin() + batch.sequences.first_rows[s],
+                matrices_.begin() + batch.sequences.first_rows[s + 1], &low_rank);
+    }
+    if (!any) return;
+    Shrinking(matrices_, x, k, batch.max_between, batch.between).run();
+    additions = {matrices_.data(), batch.between, batch.max_between};
+  }
+
+  Additions additions;
+
+ private:
+  std::vector<const LowRank*> matrices_;
+};
+
+// A linear layer of a block, and what adapters add to it.
+inline void project(const Stack& stack, const Layer& layer, Linear Layer::*linear,
+                    LowRank LayerAdapter::*part, const float* x, float* y, Epilogue epilogue,
+                    const Batch& batch) {
+  const Adapted adapted(stack, layer, part, x, (layer.*linear).k, batch);
+  multiply(layer.*linear, x, batch.rows, y, epilogue, batch.workspace, adapted.additions);
+}
 
 // What a part of a block reads of the residual stream.
 inline const float* read_rows(const Stack& stack, Norm norm, const Batch& batch) {
@@ -70,15 +108,16 @@ inline const float* read_rows(const Stack& stack, Norm norm, const Batch& batch)
 }
 
 // Adds what a part of a block gives to the residual stream.
-inline void add_output(const Stack& stack, const Linear& linear, const float* rows,
-                       const Norms& norms, const Batch& batch) {
+inline void add_output(const Stack& stack, const Layer& layer, Linear Layer::*linear,
+                       LowRank LayerAdapter::*part, const float* rows, const Norms& norms,
+                       const Batch& batch) {
   const int64_t size = stack.hidden_size;
   if (norms.output) {
-    multiply(linear, rows, batch.rows, batch.normed, kPlain, batch.workspace);
+    project(stack, layer, linear, part, rows, batch.normed, kPlain, batch);
     normalize_rows(batch.normed, norms.output, batch.rows, size, stack.eps, batch.normed);
     add_rows(batch.normed, batch.rows * size, batch.x);
   } else {
-    multiply(linear, rows, batch.rows, batch.x, kAdd, batch.workspace);
+    project(stack, layer, linear, part, rows, batch.x, kAdd, batch);
   }
   if (norms.sum) normalize_rows(batch.x, norms.sum, batch.rows, size, stack.eps, batch.x);
 }
@@ -87,7 +126,7 @@ inline void add_output(const Stack& stack, const Linear& linear, const float* ro
 template <class Kernel>
 void project_rows(const Stack& stack, const Layer& layer, const Batch& batch) {
   const float* input = read_rows(stack, layer.attention.input, batch);
-  multiply(layer.qkv, input, batch.rows, batch.qkv, kPlain, batch.workspace);
+  project(stack, layer, &Layer::qkv, &LayerAdapter::qkv, input, batch.qkv, kPlain, batch);
   place_rows<typename Kernel::CacheKind>(
       batch.qkv,
       {layer.query_norm, layer.key_norm, stack.norm_width, stack.eps, layer.cosines, layer.sines},
@@ -115,7 +154,7 @@ void attend_to_input(const Stack& stack, const Layer& layer, const Batch& batch)
 // The first half of the feed-forward layer.
 inline void widen_rows(const Stack& stack, const Layer& layer, const Batch& batch) {
   const float* input = read_rows(stack, layer.feed_forward.input, batch);
-  multiply(layer.up, input, batch.rows, batch.inner, stack.activation, batch.workspace);
+  project(stack, layer, &Layer::up, &LayerAdapter::up, input, batch.inner, stack.activation, batch);
 }
 
 // What follows when all keys and values are in the cache.
@@ -123,13 +162,13 @@ template <class Kernel>
 void finish_layer(const Stack& stack, const Layer& layer, const Batch& batch) {
   attend_to_itself<Kernel>(stack, layer, batch);
   if (stack.is_parallel) widen_rows(stack, layer, batch);
-  add_output(stack, layer.out, batch.attended, layer.attention, batch);
+  add_output(stack, layer, &Layer::out, &LayerAdapter::out, batch.attended, layer.attention, batch);
   if (layer.cross_query.weights) {
     attend_to_input<Kernel>(stack, layer, batch);
-    add_output(stack, layer.cross_out, batch.attended, layer.cross, batch);
+    add_output(stack, layer, &Layer::cross_out, nullptr, batch.attended, layer.cross, batch);
   }
   if (!stack.is_parallel) widen_rows(stack, layer, batch);
-  add_output(stack, layer.down, batch.inner, layer.feed_forward, batch);
+  add_output(stack, layer, &Layer::down, &LayerAdapter::down, batch.inner, layer.feed_forward, batch);
 }
 
 inline void norm_embeddings(const Stack& stack, const Batch& batch) {
