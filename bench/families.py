@@ -50,6 +50,7 @@ SHAPES = {
     "Granite": "granite350",
     "StarCoder2": "starcoder400",
     "Qwen2-MoE": "qwenmoe400",
+    "Qwen3-MoE": "qwen3moe1500",
 }
 #: What is measured: decoding only.
 MEASURES = {key: COLUMNS[key] for key in ("decode_tok_s", "itl_ms")}

@@ -208,6 +208,24 @@ SHAPES = {
             "sliding_window": 4096,
         },
     ),
+    # Qwen3-30B-A3B with half of its width, half of its experts and a quarter of its layers
+    "qwen3moe1500": Shape(
+        "qwen3_moe",
+        16000,
+        {
+            "vocab_size": 151936,
+            "hidden_size": 1024,
+            "head_dim": 128,
+            "moe_intermediate_size": 512,
+            "num_experts": 64,
+            "num_experts_per_tok": 8,
+            "norm_topk_prob": True,
+            "num_hidden_layers": 12,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 4,
+            "max_position_embeddings": 8192,
+        },
+    ),
     # Qwen1.5-MoE with a third of its width; 4 of 32 experts and the shared one compute
     "qwenmoe400": Shape(
         "qwen2_moe",

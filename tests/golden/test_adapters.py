@@ -23,9 +23,8 @@ from streamwell.engine.messages import Add, AddAdapter, RemoveAdapter
 pytestmark = pytest.mark.slow
 
 
-#: By the tiny model, who runs it: experts are not among the native helper's parts.
-RUN_BY = [(name, "torch") for name in TARGETS]
-RUN_BY += [(name, "native") for name in TARGETS if name != "mixtral"]
+#: By the tiny model, what runs it.
+RUN_BY = [(name, model_impl) for model_impl in ("torch", "native") for name in TARGETS]
 
 
 @dataclass(frozen=True, slots=True)

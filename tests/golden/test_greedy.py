@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 #: Which of the three decoders know a family: the native one, the lean one, Transformers' own.
 FAMILIES = {
     "qwen2-window": ("native", "torch", "transformers"),
-    "mixtral": ("torch",),
+    "mixtral": ("native", "torch"),
     "brooklet": ("native", "torch", "transformers"),
 }
 

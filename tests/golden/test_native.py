@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from streamwell.engine.native import library
-from streamwell.engine.native.library import Activation, Epilogue, Kind
 from streamwell.engine.native.linear import PackedLinear, interleave, storage_kind
+from streamwell.engine.native.structures import Activation, Epilogue, Kind
 from streamwell.engine.quantization import rounded
 
 pytestmark = pytest.mark.slow
@@ -187,7 +187,7 @@ def test_the_gated_epilogue_is_that_of_pytorch(helper: ctypes.CDLL, activation: 
         make_layer(48, 64, torch.float32, seed=seed) for seed in (1, 2)
     )
     bias = interleave(gate_bias[:, None], up_bias[:, None])[:, 0]
-    linear = PackedLinear(helper, interleave(gate, up), bias, library.Kind.FLOAT32)
+    linear = PackedLinear(helper, interleave(gate, up), bias, Kind.FLOAT32)
     x = activations(5, 64) * 10
 
     expected = ACTIVATIONS[activation](x @ gate.T + gate_bias) * (x @ up.T + up_bias)

@@ -23,7 +23,7 @@ from streamwell.engine.sequence import Chunk
 pytestmark = pytest.mark.slow
 
 #: Between them, all parts of the helper.
-DECODERS = ["gemma2", "gpt-neox", "gpt2", "olmo2"]
+DECODERS = ["gemma2", "gpt-neox", "gpt2", "olmo2", "qwen2-moe"]
 ENCODER_DECODERS = ["bart", "flan-t5"]
 
 
@@ -70,7 +70,10 @@ def test_every_instruction_set_runs_every_part(
             assert torch.nn.functional.cosine_similarity(rough, expected).mean() > 0.998
 
 
-@pytest.mark.parametrize("name", ["llama", "mistral-window", "qwen3-tied", "gpt-neox", "flan-t5"])
+@pytest.mark.parametrize(
+    "name",
+    ["llama", "mistral-window", "qwen3-tied", "gpt-neox", "qwen2-moe", "mixtral", "flan-t5"],
+)
 @pytest.mark.parametrize(
     ("dtype", "quantization"),
     [("float32", "none"), ("float32", "int8"), ("float32", "int4"), ("bfloat16", "none")],

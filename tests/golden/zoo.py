@@ -44,17 +44,17 @@ ZOO = (
     Entry(
         "Qwen2-MoE",
         "qwen2_moe",
-        {"qwen2-moe": TORCH},
+        {"qwen2-moe": ALL},
         "experts and a shared one, dense layers between, windows",
     ),
-    Entry("Qwen3-MoE", "qwen3_moe", {"qwen3-moe": TORCH}, "experts in every other layer"),
+    Entry("Qwen3-MoE", "qwen3_moe", {"qwen3-moe": ALL}, "experts in every other layer"),
     Entry(
         "Mistral",
         "mistral",
         {"mistral-window": ALL, "mistral-no-window": ALL},
         "with and without sliding window",
     ),
-    Entry("Mixtral", "mixtral", {"mixtral": TORCH}, "experts"),
+    Entry("Mixtral", "mixtral", {"mixtral": ALL}, "experts"),
     Entry("Gemma", "gemma", {"gemma": ALL}, "scaled embeddings, GELU gate"),
     Entry(
         "Gemma 2",

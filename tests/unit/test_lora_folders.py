@@ -51,7 +51,10 @@ SIZES = {
 
 _ATTENTION = {f"{LAYER}self_attn.{kind}_proj": HIDDEN if kind == "q" else KEYS for kind in "qkv"}
 #: One block of a model, with queries, keys and values in one.
-LAYERS = [Adaptable(HIDDEN, _ATTENTION), Adaptable(INNER, {f"{LAYER}mlp.down_proj": HIDDEN})]
+LAYERS = [
+    Adaptable(0, "qkv", HIDDEN, _ATTENTION),
+    Adaptable(0, "down", INNER, {f"{LAYER}mlp.down_proj": HIDDEN}),
+]
 BASE = Base(LAYERS, lambda name, rows: {name: rows})
 
 

@@ -100,6 +100,10 @@ class DecoderSpec:
         """The factor of attention scores."""
         return self.head_dim**-0.5 if self.attention_scale is None else self.attention_scale
 
+    def has_experts(self, layer: int) -> bool:
+        """Whether a layer is a mixture of experts."""
+        return self.experts is not None and layer in self.experts.layers
+
     @property
     def variations(self) -> frozenset[str]:
         """The declared fields that are not Llama's."""

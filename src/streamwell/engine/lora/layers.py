@@ -14,6 +14,9 @@ from streamwell.engine.families import DecoderSpec
 class Adaptable:
     """Linear layers that read the same input and are computed as one."""
 
+    block: int
+    #: Which one of its block: `qkv`, `out`, `up` or `down`.
+    place: str
     in_features: int
     #: Their names and numbers of outputs, in order.
     parts: Mapping[str, int]
@@ -26,19 +29,21 @@ class Adaptable:
 
 def adaptable_layers(spec: DecoderSpec, weights: Mapping[str, torch.Tensor]) -> list[Adaptable]:
     """Projections of attention and of feed-forward layers without experts, block by block."""
+    first = ("gate_proj", "up_proj") if spec.is_gated else ("up_proj",)
+    attention = {
+        "qkv": [f"self_attn.{name}_proj" for name in "qkv"],
+        "out": ["self_attn.o_proj"],
+    }
+    dense = {"up": [f"mlp.{name}" for name in first], "down": ["mlp.down_proj"]}
 
-    def adaptable(*names: str) -> Adaptable:
-        shapes = {name: weights[f"{name}.weight"].shape for name in names}
-        return Adaptable(shapes[names[0]][1], {name: shape[0] for name, shape in shapes.items()})
+    def adaptable(block: int, place: str, names: list[str]) -> Adaptable:
+        full_names = [f"model.layers.{block}.{name}" for name in names]
+        shapes = [weights[f"{name}.weight"].shape for name in full_names]
+        sizes = {name: shape[0] for name, shape in zip(full_names, shapes, strict=True)}
+        return Adaptable(block, place, shapes[0][1], sizes)
 
-    layers: list[Adaptable] = []
-    for layer in range(spec.num_layers):
-        attention, mlp = (f"model.layers.{layer}.{room}." for room in ("self_attn", "mlp"))
-        layers.append(adaptable(*(f"{attention}{name}_proj" for name in "qkv")))
-        layers.append(adaptable(f"{attention}o_proj"))
-        if spec.experts is not None and layer in spec.experts.layers:
-            continue
-        first = ("gate_proj", "up_proj") if spec.is_gated else ("up_proj",)
-        layers.append(adaptable(*(f"{mlp}{name}" for name in first)))
-        layers.append(adaptable(f"{mlp}down_proj"))
-    return layers
+    return [
+        adaptable(block, place, names)
+        for block in range(spec.num_layers)
+        for place, names in (attention | ({} if spec.has_experts(block) else dense)).items()
+    ]

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from streamwell.engine.native.library import BatchStruct, SequencesStruct
 from streamwell.engine.native.linear import make_workspace
+from streamwell.engine.native.structures import BatchStruct, SequencesStruct
 from streamwell.engine.sequence import Chunk
 
 #: Positions per cache block, as the helper lays them out.

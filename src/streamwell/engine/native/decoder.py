@@ -18,7 +18,11 @@ from streamwell.engine.lora.table import AdapterTable
 from streamwell.engine.native.batch import Batch, Buffers, rows_of, token_ids_of
 from streamwell.engine.native.cache import CacheShape, LayerCache
 from streamwell.engine.native.embedding import Embedding
-from streamwell.engine.native.library import (
+from streamwell.engine.native.experts import feed_forward, mixture
+from streamwell.engine.native.linear import are_stored
+from streamwell.engine.native.low_rank import NativeAdapter, addresses_of, most_between
+from streamwell.engine.native.packing import Packer
+from streamwell.engine.native.structures import (
     Activation,
     CacheStruct,
     Epilogue,
@@ -28,9 +32,6 @@ from streamwell.engine.native.library import (
     NormStruct,
     StackStruct,
 )
-from streamwell.engine.native.linear import are_stored
-from streamwell.engine.native.low_rank import NativeAdapter, addresses_of, most_between
-from streamwell.engine.native.packing import Packer
 from streamwell.engine.quantization import head_quantization
 from streamwell.engine.rotary import waves
 from streamwell.engine.sequence import Chunk
@@ -51,6 +52,7 @@ _VARIATIONS = frozenset(
         "shares_norm",
         "activation",
         "is_gated",
+        "experts",
         "has_position_embeddings",
         "attention_scale",
         "attention_softcap",
@@ -64,21 +66,18 @@ _VARIATIONS = frozenset(
 
 def supports(spec: DecoderSpec, weights: Weights) -> bool:
     """Whether the helper has this model's variations, and its fixed widths fit."""
+    is_usual = spec.norm_placement == "before" and not spec.is_parallel
     has_block = (
         spec.variations <= _VARIATIONS
         and spec.activation in _ACTIVATIONS
         and (spec.residual_multiplier == 1 or spec.norm_placement == "before")
+        and (spec.experts is None or is_usual)
         and (spec.logits_divisor == 1 or "lm_head.bias" not in weights)
     )
     if not has_block or spec.head_dim % _LANES or not are_stored(weights):
         return False
-    if not spec.is_gated:
-        return True
-    inner_sizes = (
-        weights[f"model.layers.{layer}.mlp.gate_proj.weight"].shape[0]
-        for layer in range(spec.num_layers)
-    )
-    return all(size % _LANES == 0 for size in inner_sizes)
+    gates = (weight for name, weight in weights.items() if name.endswith("gate_proj.weight"))
+    return all(gate.shape[0] % _LANES == 0 for gate in gates)
 
 
 class NativeDecoder:
@@ -174,9 +173,11 @@ class NativeDecoder:
         attention, mlp = f"{prefix}self_attn.", f"{prefix}mlp."
         struct.qkv = packer.linear(*(f"{attention}{name}_proj" for name in "qkv")).struct
         struct.out = packer.linear(f"{attention}o_proj").struct
-        up = f"{mlp}up_proj"
-        first = packer.gated(f"{mlp}gate_proj", up) if spec.is_gated else packer.linear(up)
-        struct.up, struct.down = first.struct, packer.linear(f"{mlp}down_proj").struct
+        if spec.has_experts(layer):
+            struct.mixture = mixture(packer, spec, mlp)
+        else:
+            dense = feed_forward(packer, spec, mlp)
+            struct.up, struct.down = dense.up, dense.down
         if spec.norm_placement in ("before", "around"):
             second = "input_layernorm" if spec.shares_norm else "post_attention_layernorm"
             struct.attention.input = self._norm(f"{prefix}input_layernorm")

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import mmap
 from collections.abc import Mapping
 
 import torch
 
-from streamwell.engine.native.library import (
-    Activation,
-    Epilogue,
-    Kind,
-    LinearStruct,
-)
+from streamwell.engine.native.structures import Activation, Epilogue, Kind, LinearStruct
+from streamwell.engine.native.weight_memory import WeightMemory
 from streamwell.engine.quantization import effective, rounded
 
 _STORED = {
@@ -23,7 +17,6 @@ _STORED = {
     torch.float16: Kind.FLOAT16,
 }
 _PANEL = 32
-_HUGE_PAGE = 1 << 21
 
 
 def storage_kind(
@@ -69,20 +62,22 @@ class PackedLinear:
         bias: torch.Tensor | None,
         kind: Kind,
         factor: float = 1.0,
+        memory: WeightMemory | None = None,
     ) -> None:
-        """`factor` is that of what is accumulated."""
+        """`factor` is that of what is accumulated; weights lie in `memory`, or have their own."""
         if kind is Kind.BFLOAT16:
             weight = weight.bfloat16()
         weight = weight.contiguous()
         n, k = weight.shape
         columns = -(-n // _PANEL) * _PANEL
+        memory = memory or WeightMemory()
         self._library = library
-        self._weights = weight_memory(library.sw_packed_bytes(kind, n, k))
-        self._scales = torch.zeros(columns) if kind is Kind.INT8 else None
-        self._offsets = torch.zeros(columns) if kind is Kind.INT8 else None
+        self._weights = memory.take(library.sw_packed_bytes(kind, n, k))
+        self._scales = memory.floats(columns) if kind is Kind.INT8 else None
+        self._offsets = memory.floats(columns) if kind is Kind.INT8 else None
         self._bias = None
         if bias is not None:
-            self._bias = torch.zeros(columns)
+            self._bias = memory.floats(columns)
             self._bias[:n] = bias
         self._pack(weight, kind)
         self.out_features, self.in_features = n, k
@@ -133,20 +128,6 @@ class PackedLinear:
     def read_rows(self, ids: torch.Tensor, out: torch.Tensor) -> None:
         """Write the weights of some outputs, `[count]` int64, unpacked to `[count, k]` float32."""
         self._library.sw_unpack_rows(self.struct, ids.data_ptr(), len(ids), out.data_ptr())
-
-
-def weight_memory(num_bytes: int) -> torch.Tensor:
-    """`[num_bytes]` uint8, in pages of 2 MiB where the system gives those to who asks.
-
-    A step reads all weights. In pages of 4 KiB it would have to look up where the next one lies
-    some eight times in a microsecond, and processors do not fetch ahead beyond the end of a page.
-    """
-    if num_bytes < _HUGE_PAGE:
-        return torch.empty(num_bytes, dtype=torch.uint8)
-    memory = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):  # a kernel without them
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(memory, dtype=torch.uint8)
 
 
 def passes_self_test(library: ctypes.CDLL) -> bool:

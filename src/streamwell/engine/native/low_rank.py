@@ -13,7 +13,7 @@ from streamwell.engine.lora.folder import Pairs
 from streamwell.engine.lora.layers import Adaptable
 from streamwell.engine.lora.table import AdapterTable
 from streamwell.engine.native.batch import Integers
-from streamwell.engine.native.library import LayerAdapterStruct, LowRankStruct
+from streamwell.engine.native.structures import LayerAdapterStruct, LowRankStruct
 from streamwell.engine.sequence import Chunk
 
 #: Outputs that lie side by side: half a panel.
@@ -26,18 +26,15 @@ class NativeAdapter:
     """One adapter, and the structures that point to it."""
 
     def __init__(self, layers: Sequence[Adaptable], pairs: Pairs, *, is_gated: bool) -> None:
-        """`layers` are four for each block: attention's two, and the feed-forward layer's."""
+        """`is_gated` says whether a gate's outputs lie between those that it multiplies."""
         self._kept: list[torch.Tensor] = []
-        self.structs = (LayerAdapterStruct * (len(layers) // 4))()
-        for block, struct in enumerate(self.structs):
-            qkv, out, up, down = layers[4 * block : 4 * block + 4]
-            struct.qkv, struct.out = self._low_rank(qkv, pairs), self._low_rank(out, pairs)
-            struct.up = self._low_rank(up, pairs, are_in_turn=is_gated)
-            struct.down = self._low_rank(down, pairs)
+        self.structs = (LayerAdapterStruct * (1 + layers[-1].block))()
+        for layer in layers:
+            are_in_turn = is_gated and layer.place == "up"
+            struct = self._low_rank(layer, pairs, are_in_turn=are_in_turn)
+            setattr(self.structs[layer.block], layer.place, struct)
 
-    def _low_rank(
-        self, layer: Adaptable, pairs: Pairs, *, are_in_turn: bool = False
-    ) -> LowRankStruct:
+    def _low_rank(self, layer: Adaptable, pairs: Pairs, *, are_in_turn: bool) -> LowRankStruct:
         """Ranks are made equal with zeros, so that every part has as many values in between."""
         adapted = [name for name in layer.parts if name in pairs]
         if not adapted:

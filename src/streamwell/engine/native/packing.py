@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import torch
 
-from streamwell.engine.native.library import NormStruct
 from streamwell.engine.native.linear import PackedLinear, interleave, storage_kind
+from streamwell.engine.native.structures import NormStruct
+from streamwell.engine.native.weight_memory import WeightMemory
+
+_Array = TypeVar("_Array", bound=ctypes.Array[Any])
 
 
 class Packer:
@@ -29,7 +33,8 @@ class Packer:
         self.library, self.dtype = library, dtype
         self._weights = weights
         self._quantization, self._factor = quantization, factor
-        self._kept: list[torch.Tensor | PackedLinear] = []
+        self._memory = WeightMemory()
+        self._kept: list[torch.Tensor | PackedLinear | ctypes.Array[Any]] = []
 
     def linear(self, *names: str, quantization: str | None = None) -> PackedLinear:
         """One layer for several that read the same input; some may have no bias."""
@@ -55,7 +60,7 @@ class Packer:
             self.dtype,
             fast_pairs=bool(self.library.sw_has_fast_pairs()),
         )
-        linear = PackedLinear(self.library, weight, bias, kind, self._factor)
+        linear = PackedLinear(self.library, weight, bias, kind, self._factor, self._memory)
         self._kept.append(linear)
         return linear
 
@@ -73,6 +78,11 @@ class Packer:
         tensor = tensor.contiguous()
         self._kept.append(tensor)
         return tensor.data_ptr()
+
+    def keep_array(self, structs: _Array) -> _Array:
+        """An array of structures, for good."""
+        self._kept.append(structs)
+        return structs
 
     def forget_weights(self) -> None:
         """Let go of what the weights were before."""

@@ -7,7 +7,9 @@ from torch.nn import functional
 
 from streamwell.engine.native.cache import CacheShape, LayerCache
 from streamwell.engine.native.embedding import Embedding
-from streamwell.engine.native.library import (
+from streamwell.engine.native.linear import PackedLinear
+from streamwell.engine.native.packing import Packer
+from streamwell.engine.native.structures import (
     Activation,
     BiasStruct,
     CacheStruct,
@@ -19,8 +21,6 @@ from streamwell.engine.native.library import (
     NormStruct,
     StackStruct,
 )
-from streamwell.engine.native.linear import PackedLinear
-from streamwell.engine.native.packing import Packer
 from streamwell.engine.seq2seq.attention import DistanceBias
 from streamwell.engine.seq2seq.embeddings import Weights, embedding_weight, position_weight
 from streamwell.engine.seq2seq.families import Seq2SeqSpec

@@ -64,6 +64,7 @@ class Multiplication {
   // A thread has a stretch of panels of its own and takes them from its beginning on, group by group:
   // memory is read fastest where it is read without leaps. Who is done takes groups of the others'.
   void run() {
+    if (omp_in_parallel()) return run_alone();
     std::vector<std::atomic<int64_t>> taken(omp_get_max_threads());
 #pragma omp parallel
     {
@@ -79,6 +80,13 @@ class Multiplication {
   }
 
  private:
+  void run_alone() {
+    std::atomic<int64_t> taken = 0;
+    for (int64_t part = 0; part < parts(); ++part) pack(part);
+    run_stretch(0, panels_, taken);
+    if constexpr (Scheme::is_tiled) release_tiles();
+  }
+
   struct Group {
     int64_t begin, end;  // its panels
     bool is_last;        // of its stretch

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "linear.h"
+#include "experts.h"
 #include "tile_attention.h"
 
 namespace streamwell {
@@ -26,6 +26,7 @@ struct Layer {
   // Attention to an encoder's output; without weights there is none.
   Linear cross_query, cross_key_value, cross_out;
   Norms cross;
+  Mixture mixture;  // in place of `up` and `down`
 };
 
 struct Stack {
@@ -157,6 +158,11 @@ inline void widen_rows(const Stack& stack, const Layer& layer, const Batch& batc
   project(stack, layer, &Layer::up, &LayerAdapter::up, input, batch.inner, stack.activation, batch);
 }
 
+inline void mix_rows(const Stack& stack, const Layer& layer, const Batch& batch) {
+  const float* input = read_rows(stack, layer.feed_forward.input, batch);
+  Mixing(layer.mixture, stack.activation, input, batch.rows, batch.x).run();
+}
+
 // What follows when all keys and values are in the cache.
 template <class Kernel>
 void finish_layer(const Stack& stack, const Layer& layer, const Batch& batch) {
@@ -167,6 +173,7 @@ void finish_layer(const Stack& stack, const Layer& layer, const Batch& batch) {
     attend_to_input<Kernel>(stack, layer, batch);
     add_output(stack, layer, &Layer::cross_out, nullptr, batch.attended, layer.cross, batch);
   }
+  if (layer.mixture) return mix_rows(stack, layer, batch);
   if (!stack.is_parallel) widen_rows(stack, layer, batch);
   add_output(stack, layer, &Layer::down, &LayerAdapter::down, batch.inner, layer.feed_forward, batch);
 }
