@@ -1,7 +1,7 @@
 """Our decoders next to Transformers' code, family by family: `python -m bench.families`.
 
 Both run in our engine, through the same scheduler and the same cache: what differs is the model.
-Every family has a shape of 0.1 to 0.5 B parameters with random weights. After the speeds, how often
+Every family has a shape of 0.1 to 1.5 B parameters with random weights. After the speeds, how often
 a path chooses the token that Transformers' `generate` chooses in bfloat16, on the tiny models of
 the golden tests, whose weights are random too: their tokens are near to each other, a trained
 model's are not.
