@@ -41,6 +41,7 @@ _NOT_FOR_VLLM = frozenset(
 def contradictions(settings: Settings) -> Iterator[tuple[str, str]]:
     """Fields that do not go together, each with what is wrong about it."""
     yield from _of_access(settings)
+    yield from _of_store(settings)
     yield from _of_models(settings)
     yield from _of_engine(settings)
     if settings.engine == "vllm":
@@ -64,6 +65,11 @@ def _of_access(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "cors_origin", "--cors-origin is SCHEME://HOST or SCHEME://HOST:PORT, and no more"
 
 
+def _of_store(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.database_url is not None and settings.durability == "memory":
+        yield "database_url", "--database-url does not go with --durability memory"
+
+
 def _of_models(settings: Settings) -> Iterator[tuple[str, str]]:
     if settings.served_model_name and len(settings.models) > 1:
         message = "--served-model-name is for a single model; name several as NAME=MODEL"
@@ -78,8 +84,6 @@ def _of_models(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _of_engine(settings: Settings) -> Iterator[tuple[str, str]]:
-    if settings.database_url is not None and settings.durability == "memory":
-        yield "database_url", "--database-url does not go with --durability memory"
     if settings.max_num_batched_tokens < settings.max_num_seqs:
         yield "max_num_batched_tokens", "--max-num-batched-tokens is less than --max-num-seqs"
     if settings.trace is not None and settings.engine == "scripted":

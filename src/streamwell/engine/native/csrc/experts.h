@@ -59,7 +59,8 @@ class Mixing {
     std::vector<float> scores, gathered, inner, given;
     std::vector<uint8_t> workspace;
   };
-  static constexpr int64_t kMostGuests = 1024;  // at once: what they are given is kept until all of them are served
+  // At once: what they are given is kept until all of them are served.
+  static constexpr int64_t kMostGuests = 1024;
   static constexpr float kTaken = -1.0f;  // less than any share
 
   template <class T>
