@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +105,35 @@ def test_a_token_does_not_depend_on_batch_or_chunks(
         some = model.forward(chunks, rows)
     assert torch.equal(every[rows], some)
     assert torch.equal(every[-1], alone[-1])
+
+
+@pytest.fixture
+def restored_threads() -> Iterator[None]:
+    """As many threads afterwards as before."""
+    num_threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(num_threads)
+
+
+@pytest.mark.usefixtures("restored_threads")
+@pytest.mark.parametrize("name", ["llama", "qwen2-moe", "mixtral", "flan-t5"])
+@pytest.mark.parametrize("quantization", ["none", "int8"])
+def test_logits_do_not_depend_on_the_number_of_threads(
+    tmp_path: Path, name: str, quantization: str
+) -> None:
+    """Few rows and many: threads share a layer, or each takes experts of its own."""
+    model = native_model(build(name, tmp_path), quantization=quantization)
+    sequences = make_sequences(name)
+    logits = []
+
+    for num_threads in (1, 2, 3):
+        torch.set_num_threads(num_threads)
+        crowd = last_logits(model, [whole(s) for s in sequences])
+        alone = torch.cat([last_logits(model, [whole(s)]) for s in sequences])
+        logits.append(torch.cat((crowd, alone)))
+
+    assert torch.equal(logits[0], logits[1])
+    assert torch.equal(logits[0], logits[2])
 
 
 @pytest.mark.parametrize(
