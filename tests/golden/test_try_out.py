@@ -162,6 +162,23 @@ def test_scores_that_are_infinite_are_not_hidden(tmp_path: Path, model_impl: str
 
 
 @pytest.mark.parametrize("model_impl", ["native", "torch"])
+@pytest.mark.parametrize("name", ["mixtral", "qwen2-moe"])
+@pytest.mark.parametrize("expert", [0, 2])
+def test_experts_whose_score_is_not_a_number_are_not_passed_over(
+    tmp_path: Path, model_impl: str, name: str, expert: int
+) -> None:
+    """No expert would be chosen with such a score, and the others would answer alone."""
+    folder = build(name, tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    (router, *_others) = (key for key in weights if key.endswith(".gate.weight"))
+    weights[router][expert, 0] = torch.nan
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    with pytest.raises(LoadError, match="not finite"):
+        load_model(folder, model_impl)
+
+
+@pytest.mark.parametrize("model_impl", ["native", "torch"])
 def test_one_damaged_embedding_is_no_reason_to_refuse(tmp_path: Path, model_impl: str) -> None:
     """The other tokens can be served; a request with that one fails alone."""
     folder = build("llama", tmp_path)

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ LAYERS = [
     Adaptable(0, "qkv", HIDDEN, _ATTENTION),
     Adaptable(0, "down", INNER, {f"{LAYER}mlp.down_proj": HIDDEN}),
 ]
-BASE = Base(LAYERS, lambda name, rows: {name: rows})
+BASE = Base(LAYERS, lambda name, rows: {name: rows}, torch.float32)
 
 
 @pytest.fixture
@@ -100,7 +101,8 @@ def added(delta: Delta) -> torch.Tensor:
 
 
 def read(folder: Path, max_rank: int = 64, dtype: torch.dtype = torch.float32) -> Deltas:
-    return fuse(LAYERS, read_pairs(folder, BASE, max_rank), dtype, torch.device("cpu"))
+    pairs = read_pairs(folder, replace(BASE, dtype=dtype), max_rank)
+    return fuse(LAYERS, pairs, dtype, torch.device("cpu"))
 
 
 def expected(folder: Path, name: str, scale: float) -> torch.Tensor:
@@ -157,6 +159,21 @@ def test_any_type_of_floats_will_do(folder: Path, saved: torch.dtype, dtype: tor
     deltas = read(folder, dtype=dtype)
 
     assert {dtype} == {t.dtype for delta in deltas.values() for t in (delta.down, delta.up)}
+
+
+@pytest.mark.parametrize(("dtype", "value"), [(torch.float16, 1e5), (torch.bfloat16, 3.4e38)])
+def test_what_is_too_large_for_the_model_is_refused(
+    folder: Path, dtype: torch.dtype, value: float
+) -> None:
+    """A number that only a wider type holds would be infinite in the model's."""
+    up = weights_of(folder)[_tensor("self_attn.q_proj", "B")]
+    up[0, 0] = value / 2  # the scale is two
+    change(folder, B=up)
+
+    with pytest.raises(LoadError, match="not finite"):
+        read(folder, dtype=dtype)
+
+    read(folder)
 
 
 REFUSED_FIELDS: list[tuple[dict[str, object], str]] = [
@@ -276,7 +293,7 @@ def test_tensors_that_do_not_fit_are_refused(folder: Path, name: str) -> None:
 def test_layers_are_adapted_once(folder: Path) -> None:
     """Two names may come down to one layer; nobody could say which of them counts."""
     layer = f"{LAYER}self_attn.q_proj"
-    twice = Base(LAYERS, lambda _name, _rows: {layer: torch.zeros(HIDDEN, RANK)})
+    twice = replace(BASE, canonical_rows=lambda _name, _rows: {layer: torch.zeros(HIDDEN, RANK)})
     change(folder, **{_tensor("mlp.down_proj", side): None for side in "AB"})
 
     with pytest.raises(LoadError, match="adapted twice"):
@@ -289,7 +306,7 @@ def test_outputs_that_cannot_be_divided_are_refused(folder: Path) -> None:
     def canonical_rows(_name: str, rows: torch.Tensor) -> dict[str, torch.Tensor]:
         return {"a": rows.view(-1, 7)}
 
-    fused = Base(LAYERS, canonical_rows)
+    fused = replace(BASE, canonical_rows=canonical_rows)
 
     with pytest.raises(LoadError, match="cannot be divided"):
         read_pairs(folder, fused, 64)

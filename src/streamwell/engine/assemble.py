@@ -118,12 +118,12 @@ def _own_decoder(
     widths = {w.shape[1] for name, w in weights.items() if name.endswith("_proj.weight")}
     quantization = in_effect(config.quantization, widths)
     layers = adaptable_layers(spec, weights)
-    base = Base(layers, functools.partial(canonical_rows, model_config, spec))
+    base = functools.partial(Base, layers, functools.partial(canonical_rows, model_config, spec))
     try:
         helper = choose_helper(config, dtype, device, has_parts=supports(spec, weights))
         report("packing weights", 0.5)
         prepare = functools.partial(NativeAdapter, layers, is_gated=spec.is_gated)
-        adapters = _adapters(config, base, prepare)
+        adapters = _adapters(config, base(torch.float32), prepare)
         model = run_by(
             helper,
             lambda: _native_decoder(helper, config, spec, weights, dtype, max_model_len, adapters),
@@ -140,7 +140,7 @@ def _own_decoder(
     placed = PlacedWeights(weights, device, dtype)
     decoder = _lean_decoder(config, spec, placed, max_model_len, report)
     fused = functools.partial(fuse, layers, dtype=decoder.dtype, device=decoder.device)
-    deltas = _adapters(config, base, fused)
+    deltas = _adapters(config, base(decoder.dtype), fused)
     recording, told = _recording(config, spec, decoder, max_model_len)
     return Assembled(
         model=TorchModel(decoder, config.block_size, deltas, recording),

@@ -36,6 +36,8 @@ class Base:
     #: From the name of a layer, as the model's folder has it, and `[out_features, rank]`, to our
     #: names and the rows of each.
     canonical_rows: Callable[[str, torch.Tensor], Mapping[str, torch.Tensor]]
+    #: What adapters are computed in.
+    dtype: torch.dtype
 
     def max_bytes(self, max_rank: int) -> int:
         """What an adapter of this rank takes in a file at most."""
@@ -101,7 +103,7 @@ def _read_pairs(file: Path, config: LoraConfig, base: Base) -> Pairs:
                 if (*down.shape, *rows.shape) != (rank, in_features, num_outputs, rank):
                     raise _TensorError(f"{module!r:.120} has not the shape of the model's layer")
                 pair = (down.float(), rows.float() * scale)
-                if not all(each.isfinite().all() for each in pair):
+                if not all(each.to(base.dtype).isfinite().all() for each in pair):
                     raise _TensorError(f"what it adds to {name} is not finite")
                 pairs[name] = pair
     return pairs

@@ -26,8 +26,12 @@ class WeightMemory:
     def take(self, num_bytes: int) -> torch.Tensor:
         """`[num_bytes]` uint8, zeros, at a multiple of a cache line."""
         room = -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
+        if (
+            room > _MAPPING_BYTES // 4
+        ):  # what would be left of a shared one is more than it is worth
+            return _mapping(room)[:num_bytes]
         if room > len(self._left):
-            self._left = _mapping(max(room, _MAPPING_BYTES))
+            self._left = _mapping(_MAPPING_BYTES)
         taken, self._left = self._left[:num_bytes], self._left[room:]
         return taken
 

@@ -106,8 +106,9 @@ class Mixing {
       sum += scores[best];
       scores[best] = kTaken;
     }
-    for (int64_t i = 0; i < mixture_.per_row; ++i)
-      choices[i].share /= mixture_.sums_to_one ? sum : total;
+    // a score that is no number spoils its row, though that expert is never chosen
+    const float whole = (mixture_.sums_to_one ? sum : total) + 0.0f * total;
+    for (int64_t i = 0; i < mixture_.per_row; ++i) choices[i].share /= whole;
   }
 
   // Some tables: each thread takes one after the other, or all threads work at each of a few.

@@ -76,12 +76,15 @@ class Shrinking {
  public:
   Shrinking(const std::vector<const LowRank*>& matrices, const float* x, int64_t k, int64_t stride,
             float* between)
-      : matrices_(matrices), x_(x), k_(k), stride_(stride), between_(between) {}
+      : matrices_(matrices), x_(x), k_(k), stride_(stride), between_(between) {
+    for (const LowRank* each : matrices_)
+      if (each) most_ = std::max(most_, each->between);
+  }
 
   void run() const {
     const int64_t count = static_cast<int64_t>(matrices_.size());
     const int64_t groups = (count + kRowsAtOnce - 1) / kRowsAtOnce;
-    const int64_t parts = (stride_ + kPart - 1) / kPart;
+    const int64_t parts = (most_ + kPart - 1) / kPart;
 #pragma omp parallel for
     for (int64_t i = 0; i < groups * parts; ++i) {
       const int64_t row = i / parts * kRowsAtOnce;
@@ -118,7 +121,7 @@ class Shrinking {
 
   const std::vector<const LowRank*>& matrices_;
   const float* x_;
-  int64_t k_, stride_;
+  int64_t k_, stride_, most_ = 0;
   float* between_;
 };
 
