@@ -1,0 +1,39 @@
+// What a call of a linear layer is asked for.
+#pragma once
+
+#include "activation.h"
+#include "low_rank.h"
+#include "schemes.h"
+
+namespace streamwell {
+
+// What becomes of a result: it is stored, added to what is there, or gates the one beside it.
+enum Form : int32_t { kStore = 0, kAccumulate = 1, kGate = 2 };
+
+struct Epilogue {
+  Form form;
+  Activation activation;  // of what is stored, or of the gate
+};
+
+constexpr Epilogue kPlain = {kStore, kNone}, kAdd = {kAccumulate, kNone};
+
+// How rows are cut into tiles: as few as possible, of nearly equal height.
+struct Tiles {
+  int64_t rows, count;
+  Tiles(int64_t rows, int64_t max_rows) : rows(rows), count((rows + max_rows - 1) / max_rows) {}
+  int64_t first(int64_t tile) const { return rows * tile / count; }
+  int height(int64_t tile) const { return static_cast<int>(first(tile + 1) - first(tile)); }
+  int64_t of(int64_t row) const { return ((row + 1) * count - 1) / rows; }
+};
+
+struct Call {
+  const Linear& linear;
+  const float* x;  // [rows, k]
+  int64_t rows;
+  float* y;  // [rows, n], or half of that if one half gates the other
+  Epilogue epilogue;
+  uint8_t* workspace;
+  const Additions& additions;
+};
+
+}  // namespace streamwell
