@@ -8,8 +8,6 @@ random, and made by PEFT once for each model. They take turns, each in a process
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
 from pathlib import Path
 
 import torch
@@ -18,7 +16,7 @@ from bench.cases import COLUMNS, WARM_UP, Runner, cases_of, run_round
 from bench.child import Child, command_of
 from bench.command import command_line, publish
 from bench.contenders import ADAPTED, ADAPTED_TORCH
-from bench.models import MODELS_DIR, adapter_folder, model_folder
+from bench.models import adapter_folder, building, model_folder
 from bench.report import OURS, machine, print_machine, resolve_dtype
 from bench.settings import QUANTIZED
 
@@ -26,26 +24,20 @@ RANK = 16
 
 
 def build_adapter(model: Path) -> None:
-    """Write the adapter of a model, if it is not there: it is whole or not there."""
+    """Write the adapter of a model, if it is not there."""
     folder = adapter_folder(model)
     if folder.is_dir():
         return
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
-    print(f"building {folder.name} ...", flush=True)
-    MODELS_DIR.mkdir(exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(dir=MODELS_DIR, prefix=".building-"))
-    try:
+    with building(folder) as scratch:
         torch.manual_seed(0)
         config = LoraConfig(
             task_type="CAUSAL_LM", r=RANK, target_modules="all-linear", init_lora_weights=False
         )
         plain = AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16)
         get_peft_model(plain, config).save_pretrained(str(scratch))
-        scratch.rename(folder)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def main() -> None:

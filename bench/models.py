@@ -11,9 +11,11 @@ output is always text and never ends by itself.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import sysconfig
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,18 +52,24 @@ def adapter_folder(model: Path) -> Path:
     return MODELS_DIR / f"{model.name}-adapter"
 
 
-def _build(shape: Shape, folder: Path) -> None:
-    """Write a model beside its place and move it there: a folder is whole or not there."""
+@contextlib.contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    """A folder beside `folder`, in `MODELS_DIR`, that takes its place: it is whole or not there."""
     print(f"building {folder.name} ...", flush=True)
     MODELS_DIR.mkdir(exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=MODELS_DIR, prefix=".building-"))
     try:
-        tokenizer = _train_tokenizer(shape.tokenizer_size)
-        tokenizer.save_pretrained(scratch)
-        _save_model(shape, len(tokenizer), scratch)
+        yield scratch
         scratch.rename(folder)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _build(shape: Shape, folder: Path) -> None:
+    with building(folder) as scratch:
+        tokenizer = _train_tokenizer(shape.tokenizer_size)
+        tokenizer.save_pretrained(scratch)
+        _save_model(shape, len(tokenizer), scratch)
 
 
 def _train_tokenizer(size: int) -> PreTrainedTokenizerFast:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -26,7 +25,7 @@ import torch
 from bench.cases import COLUMNS, Case, Runner, run_round
 from bench.child import ROOT, Child
 from bench.command import command_line
-from bench.models import MODELS_DIR
+from bench.models import MODELS_DIR, building
 from bench.report import (
     OURS,
     machine,
@@ -51,19 +50,13 @@ SHAPES = {
 
 
 def t5_folder(name: str) -> Path:
-    """A model of `SHAPES`, built if need be (it is whole or not there), or the caller's folder."""
+    """A model of `SHAPES`, built if need be, or the caller's folder."""
     if name not in SHAPES:
         return Path(name)
     folder = MODELS_DIR / name
     if not folder.is_dir():
-        print(f"building {name} ...", flush=True)
-        MODELS_DIR.mkdir(exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(dir=MODELS_DIR, prefix=".building-"))
-        try:
+        with building(folder) as scratch:
             _build(SHAPES[name], scratch)
-            scratch.rename(folder)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
     return folder
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import torch
@@ -30,10 +30,10 @@ from streamwell.engine.families import (
     describe,
     with_saved_head,
 )
-from streamwell.engine.lora.folder import Base, Pairs
+from streamwell.engine.lora.folder import Base
 from streamwell.engine.lora.fused import fuse
 from streamwell.engine.lora.layers import adaptable_layers
-from streamwell.engine.lora.table import AdapterTable
+from streamwell.engine.lora.table import AdapterTable, adapter_table
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model
 from streamwell.engine.native import library
@@ -52,8 +52,6 @@ from streamwell.engine.seq2seq.families import is_encoder_decoder
 from streamwell.engine.torch_model import TorchModel
 from streamwell.engine.try_out import try_out_native, try_out_torch
 from streamwell.models.small_files import read_if_there
-
-_Prepared = TypeVar("_Prepared")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +108,7 @@ def _own_decoder(
     report: Report,
 ) -> Assembled:
     """On the native helper, or if that does not fit, in PyTorch."""
-    # what will be rounded anew need not take four bytes a number until then
-    unrounded = dtype if config.quantization == "none" else torch.float16
-    weights = canonical_weights(model_config, spec, read_weights(path, report, unrounded))
-    spec = with_saved_head(spec, weights)
-    check_shapes(spec, {name: tuple(w.shape) for name, w in weights.items()})
+    spec, weights = _read(config, path, model_config, spec, dtype, report)
     widths = {w.shape[1] for name, w in weights.items() if name.endswith("_proj.weight")}
     quantization = in_effect(config.quantization, widths)
     layers = adaptable_layers(spec, weights)
@@ -122,11 +116,10 @@ def _own_decoder(
     try:
         helper = choose_helper(config, dtype, device, has_parts=supports(spec, weights))
         report("packing weights", 0.5)
-        prepare = functools.partial(NativeAdapter, layers, is_gated=spec.is_gated)
-        adapters = _adapters(config, base(torch.float32), prepare)
+        packed = base(torch.float32)
         model = run_by(
             helper,
-            lambda: _native_decoder(helper, config, spec, weights, dtype, max_model_len, adapters),
+            lambda: _native_decoder(helper, config, spec, weights, packed, dtype, max_model_len),
         )
     except NoHelperError as reason:
         warnings = warnings_without(config, reason)
@@ -135,20 +128,45 @@ def _own_decoder(
             model=model,
             implementation=f"native/{library.instruction_set(helper)}",
             quantization=quantization,
-            adapters=adapters,
+            adapters=model.adapters,
         )
     placed = PlacedWeights(weights, device, dtype)
     decoder = _lean_decoder(config, spec, placed, max_model_len, report)
-    fused = functools.partial(fuse, layers, dtype=decoder.dtype, device=decoder.device)
-    deltas = _adapters(config, base(decoder.dtype), fused)
-    recording, told = _recording(config, spec, decoder, max_model_len)
+    torch_model, told = _torch_model(config, spec, decoder, base(decoder.dtype), max_model_len)
     return Assembled(
-        model=TorchModel(decoder, config.block_size, deltas, recording),
+        model=torch_model,
         implementation="torch",
         quantization=quantization,
         warnings=(*warnings, *told),
-        adapters=deltas,
+        adapters=torch_model.adapters,
     )
+
+
+def _read(
+    config: EngineConfig,
+    path: Path,
+    model_config: Mapping[str, Any],
+    spec: DecoderSpec,
+    dtype: torch.dtype,
+    report: Report,
+) -> tuple[DecoderSpec, dict[str, torch.Tensor]]:
+    """The weights under our names, checked, and the spec as they have it."""
+    # what will be rounded anew need not take four bytes a number until then
+    unrounded = dtype if config.quantization == "none" else torch.float16
+    weights = canonical_weights(model_config, spec, read_weights(path, report, unrounded))
+    spec = with_saved_head(spec, weights)
+    check_shapes(spec, {name: tuple(w.shape) for name, w in weights.items()})
+    return spec, weights
+
+
+def _torch_model(
+    config: EngineConfig, spec: DecoderSpec, decoder: LeanDecoder, base: Base, max_model_len: int
+) -> tuple[TorchModel, tuple[str, ...]]:
+    """With its adapters and what is recorded of it; and what is to be said."""
+    fused = functools.partial(fuse, base.layers, dtype=decoder.dtype, device=decoder.device)
+    recording, told = _recording(config, spec, decoder, max_model_len)
+    adapters = adapter_table(config, base, fused)
+    return TorchModel(decoder, config.block_size, adapters, recording), told
 
 
 def _recording(
@@ -162,16 +180,6 @@ def _recording(
     if decode_graphs.work(decoder, config.block_size, trial):
         return decode_graphs.Recording(record, config.max_num_seqs, max_model_len), ()
     return None, ("CUDA graphs do not work here: decoding is slower than it could be",)
-
-
-def _adapters(
-    config: EngineConfig, base: Base, prepare: Callable[[Pairs], _Prepared]
-) -> AdapterTable[_Prepared] | None:
-    if not config.enable_lora:
-        return None
-    return AdapterTable(
-        base, prepare, max_loras=config.max_loras, max_lora_rank=config.max_lora_rank
-    )
 
 
 def _encoder_decoder(
@@ -193,7 +201,7 @@ def _encoder_decoder(
     report("packing weights", 0.5)
     try:
         helper = choose_helper(config, dtype, device, has_parts=seq2seq.supports(spec, weights))
-        model = run_by(
+        model: Model = run_by(
             helper, lambda: seq2seq.native(helper, config, spec, weights, max_model_len, dtype)
         )
         implementation = f"native/{library.instruction_set(helper)}"
@@ -244,11 +252,12 @@ def _native_decoder(
     config: EngineConfig,
     spec: DecoderSpec,
     weights: Mapping[str, torch.Tensor],
+    base: Base,
     dtype: torch.dtype,
     max_model_len: int,
-    adapters: AdapterTable[NativeAdapter] | None,
 ) -> NativeDecoder:
     """A native decoder that has been tried out."""
+    prepare = functools.partial(NativeAdapter, base.layers, is_gated=spec.is_gated)
     model = NativeDecoder(
         helper,
         spec,
@@ -256,7 +265,7 @@ def _native_decoder(
         max_positions=max_model_len,
         dtype=dtype,
         quantization=config.quantization,
-        adapters=adapters,
+        adapters=adapter_table(config, base, prepare),
     )
     try_out_native(model, spec)
     return model

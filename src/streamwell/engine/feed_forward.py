@@ -30,8 +30,9 @@ _ACTIVATIONS: dict[str, Linear] = {
 def make_feed_forward(spec: DecoderSpec, layer: int, make_linear: LinearMaker) -> FeedForward:
     """The feed-forward layer of a block; `make_linear` takes names of weights."""
     name = f"model.layers.{layer}.mlp."
-    if spec.experts is not None and spec.has_experts(layer):
-        return _Mixture(spec, spec.experts, name, make_linear)
+    experts = spec.experts_of(layer)
+    if experts is not None:
+        return _Mixture(spec, experts, name, make_linear)
     return _dense(spec, name, make_linear)
 
 

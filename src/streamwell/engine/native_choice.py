@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 
@@ -16,6 +17,9 @@ from streamwell.engine.native.linear import passes_self_test
 
 #: What a helper that does not fit this machine, or is damaged, does to its callers.
 _FAILURES = (ctypes.ArgumentError, AttributeError, OSError, RuntimeError)
+
+
+_Model = TypeVar("_Model", bound=Model)
 
 
 class NoHelperError(Exception):
@@ -50,7 +54,7 @@ def choose_helper(
     return helper
 
 
-def run_by(helper: ctypes.CDLL, build: Callable[[], Model]) -> Model:
+def run_by(helper: ctypes.CDLL, build: Callable[[], _Model]) -> _Model:
     """What `build` makes of a helper that computes rightly, and tries out.
 
     Raises:

@@ -31,7 +31,8 @@ class TorchModel:
         """With `recording`, steps of single tokens are replayed; see `decode_graphs`."""
         self._decoder = decoder
         self._block_size = block_size
-        self._adapters = adapters
+        #: Those that sequences may have.
+        self.adapters = adapters
         self._recording = recording
         self._graphs: DecodeGraphs | None = None
         self.vocab_size = decoder.vocab_size
@@ -50,7 +51,7 @@ class TorchModel:
                 self._graphs = DecodeGraphs(self._decoder, self._cache, self._recording)
 
     def forward(self, chunks: list[Chunk], rows: list[int]) -> torch.Tensor:
-        adapters = self._adapters
+        adapters = self.adapters
         adapted = None if adapters is None else adapted_rows(adapters, chunks, self.device)
         if self._graphs is not None and adapted is None and chunks[-1].num_tokens == 1:
             logits = self._graphs.forward(chunks)

@@ -78,8 +78,8 @@ def _mlp_shapes(
     spec: DecoderSpec, layer: int, hidden: int, shapes: Shapes
 ) -> dict[str, tuple[int, ...]]:
     """The feed-forward layer, or each expert's; their widths are what their weights say."""
-    experts = spec.experts
-    if experts is None or layer not in experts.layers:
+    experts = spec.experts_of(layer)
+    if experts is None:
         return _dense_shapes(spec, layer, "mlp", hidden, shapes)
     expected: dict[str, tuple[int, ...]] = {"mlp.gate": (experts.count, hidden)}
     for expert in range(experts.count):

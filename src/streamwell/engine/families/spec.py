@@ -100,9 +100,10 @@ class DecoderSpec:
         """The factor of attention scores."""
         return self.head_dim**-0.5 if self.attention_scale is None else self.attention_scale
 
-    def has_experts(self, layer: int) -> bool:
-        """Whether a layer is a mixture of experts."""
-        return self.experts is not None and layer in self.experts.layers
+    def experts_of(self, layer: int) -> Experts | None:
+        """The experts of a layer, if it is a mixture of such."""
+        is_mixture = self.experts is not None and layer in self.experts.layers
+        return self.experts if is_mixture else None
 
     @property
     def variations(self) -> frozenset[str]:

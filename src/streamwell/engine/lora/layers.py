@@ -45,5 +45,5 @@ def adaptable_layers(spec: DecoderSpec, weights: Mapping[str, torch.Tensor]) -> 
     return [
         adaptable(block, place, names)
         for block in range(spec.num_layers)
-        for place, names in (attention | ({} if spec.has_experts(block) else dense)).items()
+        for place, names in (attention | ({} if spec.experts_of(block) else dense)).items()
     ]

@@ -12,6 +12,7 @@ import torch
 from streamwell.core.errors import LoadError
 from streamwell.engine.folder import BROKEN
 from streamwell.engine.lora.folder import Base, Pairs, read_pairs
+from streamwell.engine.messages import EngineConfig
 
 _Prepared = TypeVar("_Prepared")
 
@@ -106,3 +107,14 @@ class AdapterTable(Generic[_Prepared]):
         if entry.error:
             raise ValueError(f"the adapter {name!r} is lost: {entry.error}")
         return entry.number
+
+
+def adapter_table(
+    config: EngineConfig, base: Base, prepare: Callable[[Pairs], _Prepared]
+) -> AdapterTable[_Prepared] | None:
+    """A table with the limits of the configuration; `None` if there shall be no adapters."""
+    if not config.enable_lora:
+        return None
+    return AdapterTable(
+        base, prepare, max_loras=config.max_loras, max_lora_rank=config.max_lora_rank
+    )

@@ -101,7 +101,7 @@ class NativeDecoder:
         """
         self.dtype, self.device = dtype, torch.device("cpu")
         self._library = library
-        self._spec, self._adapters = spec, adapters
+        self._spec, self.adapters = spec, adapters
         self._cache_shape = CacheShape(library, dtype, spec.num_kv_heads, spec.head_dim)
         self._packer = Packer(library, weights, dtype, quantization, spec.residual_multiplier)
         self._turns = {rope: self._rotary_tables(rope, max_positions) for rope in set(spec.ropes)}
@@ -111,10 +111,8 @@ class NativeDecoder:
         embedding = weights["model.embed_tokens.weight"]
         self.vocab_size, self._hidden_size = embedding.shape
         tied = spec.tie_word_embeddings
-        self._head = self._packer.linear(
-            "model.embed_tokens" if tied else "lm_head",
-            quantization=head_quantization(quantization),
-        )
+        head = "model.embed_tokens" if tied else "lm_head"
+        self._head = self._packer.linear(head, quantization=head_quantization(quantization))
         self._embedding = Embedding(
             self._head if tied else embedding,
             factor=spec.embedding_multiplier,
@@ -147,7 +145,7 @@ class NativeDecoder:
         tokens = rows_of(chunks)
         buffers = self._buffers.of(tokens.count)
         self._embedding(token_ids_of(chunks), tokens.positions, buffers["x"][: tokens.count])
-        adapters = None if self._adapters is None else addresses_of(self._adapters, chunks)
+        adapters = None if self.adapters is None else addresses_of(self.adapters, chunks)
         batch, logits = Batch(tokens, rows, adapters=adapters), self._buffers.logits(len(rows))
         self._library.sw_decode(self._struct, batch.struct(buffers, logits))
         if (cap := self._spec.logits_softcap) is not None:
@@ -164,8 +162,8 @@ class NativeDecoder:
             "attended": attended,
             "inner": max(layer.down.k for layer in self._layers),
         }
-        if self._adapters is not None:
-            widths["between"] = most_between(self._adapters)
+        if self.adapters is not None:
+            widths["between"] = most_between(self.adapters)
         return Buffers(self._library, widths, self.vocab_size)
 
     def _fill_layer(self, struct: LayerStruct, layer: int) -> None:
@@ -173,8 +171,8 @@ class NativeDecoder:
         attention, mlp = f"{prefix}self_attn.", f"{prefix}mlp."
         struct.qkv = packer.linear(*(f"{attention}{name}_proj" for name in "qkv")).struct
         struct.out = packer.linear(f"{attention}o_proj").struct
-        if spec.has_experts(layer):
-            struct.mixture = mixture(packer, spec, mlp)
+        if (experts := spec.experts_of(layer)) is not None:
+            struct.mixture = mixture(packer, spec, experts, mlp)
         else:
             dense = feed_forward(packer, spec, mlp)
             struct.up, struct.down = dense.up, dense.down

@@ -166,6 +166,7 @@ class Mixing {
 #pragma omp parallel for if (count >= kRowsWorthThreads)
     for (int64_t begin = 0; begin < size_; begin += stripe)
       for (int64_t i = 0; i < count; ++i) {
+        // all layers of a decoder have the same factor for what is added to its rows
         const F32 factor = broadcast(choices[i].share * mixture_.router.factor);
         const float* from = given + i * size_;
         float* sums = x_ + choices[i].row * size_;
