@@ -48,18 +48,19 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Case
     """Cases by the name of the tiny model, and by what runs it; each is made once."""
 
     @functools.cache
-    def in_pytorch(name: str) -> Case:
+    def workload(
+        name: str,
+    ) -> tuple[Path, dict[str, Path], list[GenerateRequest], dict[str, list[int]]]:
         folder = build(name, tmp_path_factory.mktemp(name))
         adapters = build_adapters(name, folder, tmp_path_factory.mktemp(f"{name}-adapters"))
         requests = spread(shared_beginnings(), adapters)
-        expected = peft_tokens(folder, adapters, requests)
-        model = load_model(folder, "torch", enable_lora=True)
-        return Case(folder, adapters, model, requests, expected)
+        return folder, adapters, requests, peft_tokens(folder, adapters, requests)
 
     @functools.cache
     def of(name: str, model_impl: str) -> Case:
-        case = in_pytorch(name)
-        return replace(case, model=load_model(case.folder, model_impl, enable_lora=True))
+        folder, adapters, requests, expected = workload(name)
+        model = load_model(folder, model_impl, enable_lora=True)
+        return Case(folder, adapters, model, requests, expected)
 
     return of
 

@@ -26,9 +26,8 @@ class WeightMemory:
     def take(self, num_bytes: int) -> torch.Tensor:
         """`[num_bytes]` uint8, zeros, at a multiple of a cache line."""
         room = -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
-        if (
-            room > _MAPPING_BYTES // 4
-        ):  # what would be left of a shared one is more than it is worth
+        # beside it, what is left of a shared mapping would often be too little for the next one
+        if room > _MAPPING_BYTES // 4:
             return _mapping(room)[:num_bytes]
         if room > len(self._left):
             self._left = _mapping(_MAPPING_BYTES)
