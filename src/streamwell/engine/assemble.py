@@ -20,9 +20,10 @@ import torch
 from streamwell.core.errors import LoadError
 from streamwell.engine import decode_graphs
 from streamwell.engine.block import EAGER, LeanDecoder
-from streamwell.engine.checkpoint import Report, read_weights
+from streamwell.engine.checkpoint import Report, open_checkpoint
 from streamwell.engine.compiled import compiled_halves, warm_up
 from streamwell.engine.families import (
+    CanonicalWeights,
     DecoderSpec,
     canonical_rows,
     canonical_weights,
@@ -109,13 +110,13 @@ def _own_decoder(
 ) -> Assembled:
     """On the native helper, or if that does not fit, in PyTorch."""
     spec, weights = _read(config, path, model_config, spec, dtype, report)
-    widths = {w.shape[1] for name, w in weights.items() if name.endswith("_proj.weight")}
+    outline = weights.outline
+    widths = {w.shape[1] for name, w in outline.items() if name.endswith("_proj.weight")}
     quantization = in_effect(config.quantization, widths)
-    layers = adaptable_layers(spec, weights)
+    layers = adaptable_layers(spec, outline)
     base = functools.partial(Base, layers, functools.partial(canonical_rows, model_config, spec))
     try:
-        helper = choose_helper(config, dtype, device, has_parts=supports(spec, weights))
-        report("packing weights", 0.5)
+        helper = choose_helper(config, dtype, device, has_parts=supports(spec, outline))
         packed = base(torch.float32)
         model = run_by(
             helper,
@@ -149,13 +150,16 @@ def _read(
     spec: DecoderSpec,
     dtype: torch.dtype,
     report: Report,
-) -> tuple[DecoderSpec, dict[str, torch.Tensor]]:
+) -> tuple[DecoderSpec, CanonicalWeights]:
     """The weights under our names, checked, and the spec as they have it."""
     # what will be rounded anew need not take four bytes a number until then
     unrounded = dtype if config.quantization == "none" else torch.float16
-    weights = canonical_weights(model_config, spec, read_weights(path, report, unrounded))
+    checkpoint = open_checkpoint(
+        path, unrounded, lambda done: report("loading weights", 0.1 + 0.8 * done)
+    )
+    weights = canonical_weights(model_config, spec, checkpoint, checkpoint.outline)
     spec = with_saved_head(spec, weights)
-    check_shapes(spec, {name: tuple(w.shape) for name, w in weights.items()})
+    check_shapes(spec, {name: tuple(w.shape) for name, w in weights.outline.items()})
     return spec, weights
 
 
@@ -195,7 +199,7 @@ def _encoder_decoder(
     config, told = _without_adapters(config)
     seq2seq.check_options(config)
     generation_config = read_if_there(path / "generation_config.json")
-    saved = read_weights(path, report, dtype)
+    saved = open_checkpoint(path, dtype, lambda done: report("loading weights", 0.1 + 0.4 * done))
     spec, weights = seq2seq.describe_weights(model_config, generation_config, saved)
     quantization = "none"
     report("packing weights", 0.5)
@@ -279,13 +283,12 @@ def _lean_decoder(
     max_model_len: int,
     report: Report,
 ) -> LeanDecoder:
-    if config.compile:
-        if spec.experts is not None:
-            raise LoadError("--compile does not work with mixtures of experts")
-        report("compiling", 0.6)
+    if config.compile and spec.experts is not None:
+        raise LoadError("--compile does not work with mixtures of experts")
     halves = compiled_halves(weights["model.norm.weight"].device) if config.compile else EAGER
     decoder = LeanDecoder(spec, weights, config.quantization, halves, max_positions=max_model_len)
     if config.compile:
+        report("compiling", 0.9)
         warm_up(decoder)
     try_out_torch(decoder, spec)
     return decoder

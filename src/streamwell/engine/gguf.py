@@ -7,7 +7,8 @@ the others are read from the file when they are used.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,44 +25,60 @@ _TENSOR = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
 #: Belong to the config.
 _FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 #: Elements that are turned back into floats at once: keeps what is beside them small.
-_CHUNK = 1 << 22
+_CHUNK = 1 << 20
 _MAX_EXPERTS = 4096
 
 
-def read_gguf_weights(
-    file: Path, dtype: torch.dtype, progress: Callable[[float], None]
-) -> dict[str, torch.Tensor]:
-    """All tensors by Transformers' names; those that are rounded in the file as `dtype`.
+class GgufTensors:
+    """The tensors of a file by Transformers' names; those that are rounded in it as `dtype`."""
 
-    Raises:
-        LoadError: a tensor is not known, or the package to read it is not installed.
-    """
-    header = read_gguf(file)
-    architecture = architecture_of(header.metadata)
-    if architecture is None:
-        raise LoadError(f"{file} is of an architecture that is not known")
-    content = np.memmap(file, dtype=np.uint8, mode="c")  # torch wants what could be written to
-    heads = _heads(header.metadata)
-    weights: dict[str, torch.Tensor] = {}
-    for done, (name, info) in enumerate(header.tensors.items(), start=1):
-        if name not in _FACTORS:
-            tensor = _read(content[info.begin : info.end], info, dtype)
-            for new_name, part in _renamed(file, name, tensor, architecture):
-                weights[new_name] = _undone(new_name, part, architecture, heads)
-        progress(done / len(header.tensors))
-    return weights
+    def __init__(self, file: Path, dtype: torch.dtype) -> None:
+        """Raises `LoadError`: a tensor is not known, or the package to read it is not installed."""
+        header = read_gguf(file)
+        architecture = architecture_of(header.metadata)
+        if architecture is None:
+            raise LoadError(f"{file} is of an architecture that is not known")
+        self._architecture, self._heads = architecture, _heads(header.metadata)
+        self._dtype = dtype
+        self._content = np.memmap(file, dtype=np.uint8, mode="c")  # torch wants what can be written
+        self._infos = {
+            name: info
+            for saved_name, saved_info in header.tensors.items()
+            if saved_name not in _FACTORS
+            for name, info in _renamed(file, saved_name, saved_info, architecture)
+        }
+        for kind in {info.dtype for info in self._infos.values()} - _PLAIN.keys():
+            _check_package(kind)
+
+    def outline(self) -> dict[str, torch.Tensor]:
+        """Their shapes and dtypes: tensors on the device `meta`."""
+        return {
+            name: torch.empty(info.shape, dtype=_PLAIN.get(info.dtype, self._dtype), device="meta")
+            for name, info in self._infos.items()
+        }
+
+    def read(self, name: str) -> torch.Tensor:
+        """One of them."""
+        info = self._infos[name]
+        tensor = _read(self._content[info.begin : info.end], info, self._dtype)
+        return _undone(name, tensor, self._architecture, self._heads)
+
+
+def _check_package(kind: str) -> None:
+    try:
+        import gguf.quants  # noqa: F401
+    except ImportError as error:
+        raise LoadError(
+            f"GGUF files of the type {kind} need a package: pip install 'streamwell[gguf]'"
+        ) from error
 
 
 def _read(raw: npt.NDArray[np.uint8], info: TensorInfo, dtype: torch.dtype) -> torch.Tensor:
     if info.dtype in _PLAIN:
         return torch.from_numpy(raw).view(_PLAIN[info.dtype]).view(info.shape)
-    try:
-        from gguf import GGMLQuantizationType
-        from gguf.quants import dequantize
-    except ImportError as error:
-        raise LoadError(
-            f"GGUF files of the type {info.dtype} need a package: pip install 'streamwell[gguf]'"
-        ) from error
+    from gguf import GGMLQuantizationType
+    from gguf.quants import dequantize
+
     kind = GGMLQuantizationType[info.dtype]
     tensor = torch.empty(info.shape, dtype=dtype)
     rows = tensor.view(-1, info.shape[-1])
@@ -74,12 +91,12 @@ def _read(raw: npt.NDArray[np.uint8], info: TensorInfo, dtype: torch.dtype) -> t
 
 
 def _renamed(
-    file: Path, name: str, tensor: torch.Tensor, architecture: Architecture
-) -> Iterator[tuple[str, torch.Tensor]]:
+    file: Path, name: str, info: TensorInfo, architecture: Architecture
+) -> Iterator[tuple[str, TensorInfo]]:
     """Transformers' name; experts come one by one."""
     outer, _, kind = name.rpartition(".")
     if outer in OUTER:
-        yield f"{OUTER[outer]}.{kind}", tensor
+        yield f"{OUTER[outer]}.{kind}", info
         return
     match = _TENSOR.fullmatch(name)
     leaf = match and (architecture.names.get(match[2]) or INNER.get(match[2]))
@@ -87,14 +104,21 @@ def _renamed(
         raise LoadError(f"{file} has a tensor {name!r:.80}, which is not understood")
     full = f"model.layers.{match[1]}.{leaf}.{match[3]}"
     if "{}" in full:
-        if tensor.dim() != 3 or len(tensor) > _MAX_EXPERTS:
-            raise LoadError(f"{file} has experts in an impossible shape: {tuple(tensor.shape)}")
-        for expert, part in enumerate(tensor):
-            yield full.format(expert), part
+        yield from ((full.format(i), part) for i, part in enumerate(_experts(file, info)))
     elif leaf == "mlp.shared_expert_gate":
-        yield full, tensor.view(1, -1)
+        yield full, replace(info, shape=(1, info.num_elements))
     else:
-        yield full, tensor
+        yield full, info
+
+
+def _experts(file: Path, info: TensorInfo) -> Iterator[TensorInfo]:
+    """The parts of a tensor of all experts."""
+    if len(info.shape) != 3 or not 0 < info.shape[0] <= _MAX_EXPERTS:
+        raise LoadError(f"{file} has experts in an impossible shape: {info.shape}")
+    size = (info.end - info.begin) // info.shape[0]
+    for i in range(info.shape[0]):
+        begin = info.begin + i * size
+        yield TensorInfo(info.dtype, info.shape[1:], begin, begin + size)
 
 
 def _undone(

@@ -17,6 +17,7 @@ from streamwell.engine.families.family import Family
 from streamwell.engine.families.fields import Fields, NotKnownError
 from streamwell.engine.families.gemma import GEMMA, GEMMA2, GEMMA3
 from streamwell.engine.families.gpt import FALCON, GPT2, GPT_NEOX, PHI, STARCODER2
+from streamwell.engine.families.layouts import CanonicalWeights
 from streamwell.engine.families.llama import (
     GRANITE,
     LLAMA,
@@ -34,6 +35,7 @@ from streamwell.models.outline import POSITIONS, UNBOUNDED
 
 __all__ = [
     "FAMILIES",
+    "CanonicalWeights",
     "DecoderSpec",
     "Experts",
     "Rope",
@@ -103,30 +105,36 @@ def _is_longrope(rope: Mapping[str, Any]) -> bool:
 
 
 def canonical_weights(
-    config: Mapping[str, Any], spec: DecoderSpec, weights: Mapping[str, torch.Tensor]
-) -> dict[str, torch.Tensor]:
+    config: Mapping[str, Any],
+    spec: DecoderSpec,
+    weights: Mapping[str, torch.Tensor],
+    outline: Mapping[str, torch.Tensor],
+) -> CanonicalWeights:
     """The weights of a model that `describe` knows, under Llama's names and in Llama's layouts.
+
+    `outline` is what they are like: tensors of their shapes and dtypes on the device `meta`.
 
     Raises:
         RuntimeError: a tensor cannot be divided as the spec says.
     """
-    return layouts.canonical(weights, FAMILIES[config["model_type"]].layout, spec)
+    return CanonicalWeights(weights, outline, FAMILIES[config["model_type"]].layout, spec)
 
 
-def with_saved_head(spec: DecoderSpec, weights: dict[str, torch.Tensor]) -> DecoderSpec:
+def with_saved_head(spec: DecoderSpec, weights: CanonicalWeights) -> DecoderSpec:
     """The spec with the output layer that the files have, whatever the config says of it.
 
     As Transformers does it: a head that is saved with other numbers than the embeddings is not
     tied to them, and one that is saved in their place stands for both. A bias is the head's alone.
     """
-    embedding, head = (weights.get(f"{name}.weight") for name in ("model.embed_tokens", "lm_head"))
-    shared = head if embedding is None else embedding
-    if not spec.tie_word_embeddings or shared is None:
+    embedding, head = "model.embed_tokens.weight", "lm_head.weight"
+    if not spec.tie_word_embeddings or (embedding not in weights and head not in weights):
         return spec
-    weights["model.embed_tokens.weight"] = shared
-    is_tied = head is None or torch.equal(shared, head)
+    if embedding not in weights:
+        weights.share(head, embedding)
+    is_tied = head not in weights or torch.equal(weights[embedding], weights[head])
     if "lm_head.bias" in weights:
-        weights.setdefault("lm_head.weight", shared)
+        if head not in weights:
+            weights.share(embedding, head)
         is_tied = False
     return replace(spec, tie_word_embeddings=is_tied)
 

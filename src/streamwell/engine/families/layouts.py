@@ -8,7 +8,7 @@ The names beyond Llama's own, below `model.layers.N.`: `post_self_attn_layernorm
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -32,6 +32,52 @@ class Layout:
     is_transposed: bool = False
     #: Whether each head of keys stands beside its heads of queries, rather than after all of them.
     is_interleaved: bool = False
+
+
+class CanonicalWeights(Mapping[str, torch.Tensor]):
+    """Weights by the names that `canonical` gives them, each read when it is asked for.
+
+    So no more of them is in memory than one layer is made of, while a model is put together.
+    """
+
+    def __init__(self, saved: Weights, outline: Weights, layout: Layout, spec: DecoderSpec) -> None:
+        """`outline` is what `saved` are like: tensors of the same shapes, on the device `meta`.
+
+        Raises:
+            RuntimeError: a tensor cannot be divided as the spec says.
+        """
+        self._saved, self._layout, self._spec = saved, layout, spec
+        #: What these weights are like.
+        self.outline: dict[str, torch.Tensor] = {}
+        #: Where they are saved, and what they are called there once it is brought into our layout.
+        self._sources: dict[str, tuple[str, str]] = {}
+        for source, tensor in outline.items():
+            parts = canonical({source: tensor}, layout, spec)
+            self.outline |= parts
+            self._sources |= {name: (source, name) for name in parts}
+        #: The parts of one are mostly asked for one after the other.
+        self._latest: tuple[str, dict[str, torch.Tensor]] = ("", {})
+
+    def share(self, name: str, new_name: str) -> None:
+        """Have a weight under another name, too."""
+        self.outline[new_name] = self.outline[name]
+        self._sources[new_name] = self._sources[name]
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        source, part = self._sources[name]
+        if self._latest[0] != source:
+            tensors = canonical({source: self._saved[source]}, self._layout, self._spec)
+            self._latest = source, tensors
+        return self._latest[1][part]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._sources
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
 
 
 def canonical(weights: Weights, layout: Layout, spec: DecoderSpec) -> dict[str, torch.Tensor]:

@@ -1,0 +1,84 @@
+"""Weights are read when they are asked for, and what they are like is known before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from streamwell.engine.checkpoint import open_checkpoint
+from streamwell.engine.families import canonical_weights, describe
+
+#: Queries, keys and values are saved in one, gate and up projection too.
+CONFIG = {
+    "model_type": "phi3",
+    "vocab_size": 64,
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-5,
+    "max_position_embeddings": 128,
+    "original_max_position_embeddings": 128,
+    "rope_theta": 10000.0,
+    "pad_token_id": 0,
+    "tie_word_embeddings": False,
+}
+_QKV = "model.layers.0.self_attn.qkv_proj.weight"
+_GATE_UP = "model.layers.0.mlp.gate_up_proj.weight"
+
+
+class CountingWeights(Mapping[str, torch.Tensor]):
+    """Weights that remember what was read."""
+
+    def __init__(self, weights: Mapping[str, torch.Tensor]) -> None:
+        self._weights = weights
+        self.read: list[str] = []
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        self.read.append(name)
+        return self._weights[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+
+def test_progress_is_told_as_tensors_are_read(tmp_path: Path) -> None:
+    """Nothing at first, then up to the whole; what is read again does not count again."""
+    save_file({"a": torch.ones(30), "b": torch.ones(70)}, tmp_path / "model.safetensors")
+    told: list[float] = []
+    checkpoint = open_checkpoint(tmp_path, torch.float32, told.append)
+
+    assert {"a": (30,), "b": (70,)} == {n: tuple(t.shape) for n, t in checkpoint.outline.items()}
+    assert "a" in checkpoint
+    assert [] == told
+    assert 100 == sum(checkpoint[name].sum() for name in checkpoint)
+    assert [0.3, 1.0] == told
+    assert 30 == checkpoint["a"].sum()
+    assert [0.3, 1.0] == told
+
+
+def test_what_is_saved_in_one_is_read_once_for_all_of_its_parts() -> None:
+    """Shapes are known before anything is read, and parts are those of the tensor."""
+    weights = CountingWeights({_QKV: torch.randn(32, 16), _GATE_UP: torch.randn(64, 16)})
+    outline = {
+        _QKV: torch.empty(32, 16, device="meta"),
+        _GATE_UP: torch.empty(64, 16, device="meta"),
+    }
+    spec = describe(CONFIG)
+    assert spec is not None
+    canonical = canonical_weights(CONFIG, spec, weights, outline)
+    names = [f"model.layers.0.self_attn.{kind}_proj.weight" for kind in "qkv"]
+
+    assert [(16, 16), (8, 16), (8, 16)] == [tuple(canonical.outline[n].shape) for n in names]
+    assert names[0] in canonical
+    assert [] == weights.read
+    assert torch.equal(torch.cat([canonical[name] for name in names]), weights[_QKV])
+    assert [_QKV, _QKV] == weights.read  # the second time by this test
