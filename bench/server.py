@@ -27,7 +27,7 @@ from bench.command import command_line, publish
 from bench.load import drive
 from bench.models import model_folder
 from bench.report import OURS, Column, machine, print_machine, resolve_dtype
-from bench.settings import PEER_NUM_BLOCKS, QUANTIZED
+from bench.settings import AS_SAVED, PEER_NUM_BLOCKS, QUANTIZED
 from streamwell.cli.bench.figures import percentile
 from streamwell.cli.bench.recording import Answer
 
@@ -61,7 +61,7 @@ class Target:
 
 def ours(folder: Path, precision: str, data_dir: Path, num_threads: int | None = None) -> Target:
     """Our server on the CPU, where its peers compute, for a dtype or a quantized precision."""
-    option = "--quantization" if precision in QUANTIZED else "--dtype"
+    option = "--quantization" if precision in (*QUANTIZED, AS_SAVED) else "--dtype"
     serve = (sys.executable, "-m", "streamwell", "serve", str(folder), option, precision)
     threads = () if num_threads is None else ("--num-threads", str(num_threads))
     command = (*serve, "--device", "cpu", *threads, "--data-dir", str(data_dir))

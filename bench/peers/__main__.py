@@ -22,7 +22,7 @@ import bench.server
 from bench.cases import WARM_UP, Case, Runner, cases_of, run_round
 from bench.command import command_line
 from bench.models import model_folder
-from bench.peers.field import FIELD, Peer, Setup
+from bench.peers.field import FIELD, SAME_FILE, Peer, Setup
 from bench.peers.places import installed_version
 from bench.plot import panels, write_svg
 from bench.report import (
@@ -43,8 +43,9 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = command_line("bench.peers", __doc__, rounds=3)
     peers = [name for name in FIELD if name != OURS]
     parser.add_argument("--peers", nargs="*", choices=peers, default=peers, metavar="PEER")
+    precisions = ["full", "int8", "int4"]
     parser.add_argument(
-        "--precision", nargs="+", choices=["full", "int8", "int4"], default=["full", "int8", "int4"]
+        "--precision", nargs="+", choices=[*precisions, SAME_FILE], default=precisions
     )
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--prefill", type=int, nargs="*", default=[128, 512, 1024])

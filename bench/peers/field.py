@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.cases import Case, Measures, Runner
@@ -22,7 +22,8 @@ from bench.peers.places import (
 from bench.report import OURS
 from bench.roofline import bound, measure_machine, model_size
 from bench.server import Target, ours, transformers_serve
-from bench.settings import QUANTIZED
+from bench.settings import AS_SAVED, QUANTIZED
+from streamwell.models.resolve import resolve
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,8 @@ class Setup:
     """What everybody gets alike."""
 
     folder: Path
-    #: `float32` or `bfloat16`, the machine's own choice or the caller's; or `int8` or `int4`.
+    #: `float32` or `bfloat16`, the machine's own choice or the caller's; `int8` or `int4`; or that
+    #: of a GGUF file, which we and llama.cpp both take.
     precision: str
     num_threads: int
     num_clients: int
@@ -82,8 +84,33 @@ def _transformers_server(setup: Setup, label: str) -> Target:
     return batching
 
 
+def _our_engine(setup: Setup, label: str) -> Start:
+    return _contender("streamwell")(_of_same_file(setup), label)
+
+
+def _our_server(setup: Setup, _label: str) -> Target:
+    setup = _of_same_file(setup)
+    return ours(setup.folder, setup.precision, setup.data_dir, setup.num_threads)
+
+
+def _of_same_file(setup: Setup) -> Setup:
+    """Where the file is llama.cpp's own, we take it as it is."""
+    if setup.precision != SAME_FILE:
+        return setup
+    file = conversion.gguf(setup.folder, SAME_FILE)
+    return replace(setup, folder=resolve(str(file)), precision=AS_SAVED)
+
+
+#: The type of GGUF files that most people have.
+SAME_FILE = "q4_k_m"
 #: What llama.cpp calls our precisions.
-GGUF_KINDS = {"float32": "bf16", "bfloat16": "bf16", "int8": "q8_0", "int4": "q4_0"}
+GGUF_KINDS = {
+    "float32": "bf16",
+    "bfloat16": "bf16",
+    "int8": "q8_0",
+    "int4": "q4_0",
+    SAME_FILE: SAME_FILE,
+}
 
 
 def _llama_bench(kinds: Mapping[str, str]) -> Callable[[Setup, str], Start]:
@@ -159,9 +186,9 @@ _DTYPES = ("float32", "bfloat16")
 #: Everybody, by the name that `--peers` takes; ours first.
 FIELD = {
     OURS: Peer(
-        dict.fromkeys((*_DTYPES, *QUANTIZED), OURS),
-        _contender("streamwell"),
-        lambda setup, label: ours(setup.folder, setup.precision, setup.data_dir, setup.num_threads),
+        dict.fromkeys((*_DTYPES, *QUANTIZED, SAME_FILE), OURS),
+        _our_engine,
+        _our_server,
     ),
     "transformers": Peer(
         dict.fromkeys(_DTYPES, "generate"),
@@ -176,6 +203,7 @@ FIELD = {
             "bfloat16": "llama.cpp bf16",
             "int8": "llama.cpp Q8_0",
             "int4": "llama.cpp Q4_0",
+            SAME_FILE: "llama.cpp, same file",
         },
         _llama_bench(GGUF_KINDS),
         _llama_server(GGUF_KINDS),

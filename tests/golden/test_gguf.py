@@ -13,6 +13,7 @@ from tiny_models import CONFIGS, VOCAB_SIZE, build_config
 from transformers import AutoModelForCausalLM
 
 from streamwell.core.types import GenerateRequest
+from streamwell.engine.loader import LoadedModel
 from streamwell.models.resolve import resolve
 
 pytestmark = pytest.mark.slow
@@ -60,9 +61,12 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def serve(file: Path, requests: list[GenerateRequest], **options: Any) -> dict[str, list[int]]:  # noqa: ANN401
-    model = load_model(resolve(str(file)), **options)
+def tokens_by(model: LoadedModel, requests: list[GenerateRequest]) -> dict[str, list[int]]:
     return {key: out.token_ids for key, out in EngineRig(model).serve(requests).items()}
+
+
+def serve(file: Path, requests: list[GenerateRequest], **options: Any) -> dict[str, list[int]]:  # noqa: ANN401
+    return tokens_by(load_model(resolve(str(file)), **options), requests)
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -84,3 +88,50 @@ def test_tokens_are_those_of_transformers_with_the_same_file(tmp_path: Path, kin
     model = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=file.name, dtype=torch.float32)
 
     assert tokens_of(model.eval(), requests) == serve(file, requests)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "quantization"),
+    [
+        ("llama", "Q4_0", "int4"),
+        ("llama-biases-tied", "Q4_0", "int4"),
+        ("phi3-longrope", "Q4_0", "int4"),
+        ("gemma2", "Q4_0", "int4"),
+        ("mixtral", "Q4_0", "int4"),
+        ("qwen3-moe", "Q4_0", "int4"),
+        ("qwen2-moe", "Q8_0", "int8"),
+        ("llama", "Q4_1", "int4"),
+        ("llama", "Q8_0", "int8"),
+        ("llama", "F16", "none"),
+    ],
+)
+def test_what_is_rounded_in_the_file_stays_so(
+    tmp_path: Path, name: str, kind: str, quantization: str
+) -> None:
+    """Tokens are those of floats that are rounded anew, where that gives the same numbers."""
+    changes = {"shared_expert_intermediate_size": 64} if name == "qwen2-moe" else {}
+    folder = build_changed(name, tmp_path / "model", **changes)
+    file = resolve(str(write_gguf(folder, tmp_path / "tiny.gguf", kind)))
+    requests = make_requests(VOCAB_SIZE)[:8]
+
+    kept = load_model(file, "native", "auto")
+
+    assert quantization == kept.info.quantization
+    tokens = tokens_by(kept, requests)
+    if kind != "Q4_1":  # whose steps begin elsewhere
+        assert tokens_by(load_model(file, "native", quantization), requests) == tokens
+
+
+def test_pytorch_computes_with_the_floats_of_a_rounded_file(tmp_path: Path) -> None:
+    """It has no small numbers to keep, and nobody asked for them: nothing is warned of."""
+    folder = build_changed("llama", tmp_path / "model")
+    file = resolve(str(write_gguf(folder, tmp_path / "tiny.gguf", "Q4_0")))
+    requests = make_requests(VOCAB_SIZE)[:4]
+    model = load_model(file, "torch", "auto")
+
+    assert ("torch", "none", ()) == (
+        model.info.implementation,
+        model.info.quantization,
+        model.info.warnings,
+    )
+    assert tokens_by(load_model(file, "torch"), requests) == tokens_by(model, requests)

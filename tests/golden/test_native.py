@@ -186,8 +186,8 @@ def test_the_gated_epilogue_is_that_of_pytorch(helper: ctypes.CDLL, activation: 
     (gate, gate_bias), (up, up_bias) = (
         make_layer(48, 64, torch.float32, seed=seed) for seed in (1, 2)
     )
-    bias = interleave(gate_bias[:, None], up_bias[:, None])[:, 0]
-    linear = PackedLinear(helper, interleave(gate, up), bias, Kind.FLOAT32)
+    bias = interleave([gate_bias[:, None], up_bias[:, None]])[:, 0]
+    linear = PackedLinear(helper, interleave([gate, up]), bias, Kind.FLOAT32)
     x = activations(5, 64) * 10
 
     expected = ACTIVATIONS[activation](x @ gate.T + gate_bias) * (x @ up.T + up_bias)

@@ -13,7 +13,7 @@ from tiny_models import VOCAB_SIZE, build
 from torch.fx.experimental.proxy_tensor import make_fx
 from zoo import ZOO
 
-from streamwell.engine import assemble
+from streamwell.engine import own_decoder
 from streamwell.engine.decode_graphs import Recording, Replay
 
 pytestmark = pytest.mark.slow
@@ -53,7 +53,7 @@ def test_replayed_steps_give_the_same_tokens(
         return replay
 
     recording = Recording(record, MAX_NUM_SEQS, MAX_MODEL_LEN)
-    monkeypatch.setattr(assemble, "_recording", lambda *_: (recording, ()))
+    monkeypatch.setattr(own_decoder, "_recording", lambda *_: (recording, ()))
     replaying = EngineRig(load_model(folder, "torch"), pool_tokens=80, budget=11)
 
     assert eager.serve(requests) == replaying.serve(requests, arrivals=Random(1))

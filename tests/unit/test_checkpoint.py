@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 
 from streamwell.engine.checkpoint import open_checkpoint
 from streamwell.engine.families import canonical_weights, describe
+from streamwell.engine.saved_weights import SavedWeights
 
 #: Queries, keys and values are saved in one, gate and up projection too.
 CONFIG = {
@@ -32,22 +33,17 @@ _QKV = "model.layers.0.self_attn.qkv_proj.weight"
 _GATE_UP = "model.layers.0.mlp.gate_up_proj.weight"
 
 
-class CountingWeights(Mapping[str, torch.Tensor]):
+class CountingWeights(SavedWeights):
     """Weights that remember what was read."""
 
     def __init__(self, weights: Mapping[str, torch.Tensor]) -> None:
         self._weights = weights
+        self.outline = {name: weight.to("meta") for name, weight in weights.items()}
         self.read: list[str] = []
 
     def __getitem__(self, name: str) -> torch.Tensor:
         self.read.append(name)
         return self._weights[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._weights)
-
-    def __len__(self) -> int:
-        return len(self._weights)
 
 
 def test_progress_is_told_as_tensors_are_read(tmp_path: Path) -> None:
@@ -68,13 +64,9 @@ def test_progress_is_told_as_tensors_are_read(tmp_path: Path) -> None:
 def test_what_is_saved_in_one_is_read_once_for_all_of_its_parts() -> None:
     """Shapes are known before anything is read, and parts are those of the tensor."""
     weights = CountingWeights({_QKV: torch.randn(32, 16), _GATE_UP: torch.randn(64, 16)})
-    outline = {
-        _QKV: torch.empty(32, 16, device="meta"),
-        _GATE_UP: torch.empty(64, 16, device="meta"),
-    }
     spec = describe(CONFIG)
     assert spec is not None
-    canonical = canonical_weights(CONFIG, spec, weights, outline)
+    canonical = canonical_weights(CONFIG, spec, weights)
     names = [f"model.layers.0.self_attn.{kind}_proj.weight" for kind in "qkv"]
 
     assert [(16, 16), (8, 16), (8, 16)] == [tuple(canonical.outline[n].shape) for n in names]

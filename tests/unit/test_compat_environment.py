@@ -50,7 +50,7 @@ def compatible(*arguments: str) -> Settings:
         ("NEURONX_N_POSITIONS", "512", "max_model_len", 512),
         ("HQQ", "true", "quantization", "int4"),
         ("HQQ", "1", "quantization", "int4"),
-        ("HQQ", "false", "quantization", "none"),
+        ("HQQ", "false", "quantization", "auto"),
         ("TORCH_COMPILE", "True", "compile", True),
         ("TORCH_COMPILE", "no", "compile", False),
         ("MAX_CONCURRENT", "", "max_num_seqs", 50),

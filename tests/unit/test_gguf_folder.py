@@ -14,7 +14,7 @@ from streamwell.core.errors import LoadError
 from streamwell.models import cache_dir
 from streamwell.models.outline import Outline, describe_folder, size_in_memory, size_on_disk
 from streamwell.models.resolve import resolve
-from streamwell.models.weights import is_gguf, read_headers
+from streamwell.models.weights import has_rounded_weights, is_gguf, read_headers
 
 LLAMA: dict[str, Value] = {
     "general.architecture": "llama",
@@ -84,8 +84,26 @@ def test_it_has_what_a_model_folder_has(write: Write) -> None:
     assert is_gguf(folder)
     assert ["token_embd.weight"] == list(read_headers(folder))
     assert file.stat().st_size == size_on_disk(folder)
-    assert 4 * 24 == size_in_memory(folder)
+    assert 4 * 24 == size_in_memory(folder, keeps_rounding=True)
+    assert not has_rounded_weights(folder)
     assert Outline("llama", 256) == describe_folder(folder)
+
+
+def test_what_rounded_weights_take_in_memory(write: Write) -> None:
+    """Five or eight bits a number where they stay rounded, two bytes where they do not."""
+    tensors = [
+        Tensor("token_embd.weight", (64, 4), kind=8),
+        Tensor("blk.0.attn_q.weight", (64, 4), kind=2, offset=288),
+        Tensor("output_norm.weight", (64,), kind=0, offset=448),
+    ]
+    file = write()
+    metadata = {key: value for key, value in LLAMA.items() if value is not None}
+    file.write_bytes(gguf(metadata, tensors, bytes(448 + 256)))
+    folder = resolve(str(file))
+
+    assert has_rounded_weights(folder)
+    assert 256 + 160 + 256 == size_in_memory(folder, keeps_rounding=True)
+    assert 512 + 512 + 256 == size_in_memory(folder, keeps_rounding=False)
 
 
 def test_it_is_made_once_for_each_file(write: Write) -> None:

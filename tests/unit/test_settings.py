@@ -113,6 +113,14 @@ def test_a_database_is_not_for_what_is_kept_in_memory() -> None:
         Settings(database_url="postgresql://x", durability="memory")
 
 
+def test_an_empty_database_url_is_refused() -> None:
+    """A variable that was left empty is not taken for a database, nor for none."""
+    with pytest.raises(InvalidRequest, match="--database-url is empty") as refused:
+        Settings(database_url="")
+
+    assert "database_url" == refused.value.param
+
+
 def test_cuda_graphs_are_of_our_engine() -> None:
     """vLLM has graphs of its own; the flag that turns ours off is named as it is given."""
     assert not _parse("--no-cuda-graphs").cuda_graphs

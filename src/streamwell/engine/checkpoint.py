@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from safetensors import safe_open
 
-from streamwell.engine.gguf import GgufTensors
+from streamwell.engine.gguf import GgufWeights
+from streamwell.engine.saved_weights import SavedRows, SavedWeights
 from streamwell.models.weights import is_gguf, weight_files
 
 #: Told what is done, and how far all of it has come, from 0 to 1.
@@ -18,57 +19,57 @@ Report = Callable[[str, float], None]
 Progress = Callable[[float], None]
 
 
-class Checkpoint(Mapping[str, torch.Tensor]):
-    """Tensors by name, each read when it is asked for, and anew when it is asked for again."""
+class Checkpoint(SavedWeights):
+    """Weights of files, and how many of them have been read."""
 
-    def __init__(
-        self,
-        outline: Mapping[str, torch.Tensor],
-        read: Callable[[str], torch.Tensor],
-        progress: Progress,
-    ) -> None:
-        self.outline = outline
-        self._read, self._progress = read, progress
-        self._unread = {name: math.prod(tensor.shape) for name, tensor in outline.items()}
+    def __init__(self, saved: SavedWeights, progress: Progress) -> None:
+        self.outline, self._saved, self._progress = saved.outline, saved, progress
+        self._unread = {name: math.prod(tensor.shape) for name, tensor in saved.outline.items()}
         self._total = max(1, sum(self._unread.values()))
         self._done = 0
 
     def __getitem__(self, name: str) -> torch.Tensor:
-        tensor = self._read(name)
-        self._count(self._unread.pop(name, 0))
+        tensor = self._saved[name]
+        self._count(name)
         return tensor
 
-    def __contains__(self, name: object) -> bool:
-        return name in self.outline
+    def saved_kind(self, name: str) -> str | None:
+        return self._saved.saved_kind(name)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.outline)
+    def saved_rows(self, name: str) -> SavedRows:
+        rows = self._saved.saved_rows(name)
+        self._count(name)
+        return rows
 
-    def __len__(self) -> int:
-        return len(self.outline)
-
-    def _count(self, num_elements: int) -> None:
+    def _count(self, name: str) -> None:
         """Tell of every hundredth."""
         before = 100 * self._done // self._total
-        self._done += num_elements
+        self._done += self._unread.pop(name, 0)
         if 100 * self._done // self._total > before:
             self._progress(self._done / self._total)
 
 
+class _Safetensors(SavedWeights):
+    """Tensors of several files; pages are read when they are used."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self._tensors: dict[str, torch.Tensor] = {}
+        for file in files:
+            with safe_open(file, framework="pt") as saved:
+                names = saved.keys()
+                self._tensors |= {name: saved.get_tensor(name) for name in names}
+        self.outline = {name: tensor.to("meta") for name, tensor in self._tensors.items()}
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return self._tensors[name]
+
+
 def open_checkpoint(path: Path, dtype: torch.dtype, progress: Progress) -> Checkpoint:
-    """The tensors of a folder as they are saved; what is rounded in a GGUF file as `dtype`.
+    """The weights of a folder as they are saved; what is rounded in a GGUF file as `dtype`.
 
     Raises:
         LoadError: a GGUF file cannot be read.
     """
     files = weight_files(path)
-    if is_gguf(path):
-        gguf = GgufTensors(files[0], dtype)
-        return Checkpoint(gguf.outline(), gguf.read, progress)
-    tensors: dict[str, torch.Tensor] = {}
-    for file in files:
-        with safe_open(file, framework="pt") as saved:
-            # pages are read from the file when they are used
-            tensors |= {name: saved.get_tensor(name) for name in saved.keys()}  # noqa: SIM118
-    outline = {name: tensor.to("meta") for name, tensor in tensors.items()}
-    return Checkpoint(outline, tensors.__getitem__, progress)
+    saved = GgufWeights(files[0], dtype) if is_gguf(path) else _Safetensors(files)
+    return Checkpoint(saved, progress)

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from streamwell.core.errors import LoadError
-from streamwell.engine.assemble import Assembled, assemble
+from streamwell.engine.assemble import assemble
+from streamwell.engine.assembled import Assembled
 from streamwell.engine.checkpoint import Report
 from streamwell.engine.families import max_positions
 from streamwell.engine.folder import BROKEN, text_config

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 
 from streamwell.core.errors import LoadError
+from streamwell.engine.saved_weights import SavedRows, SavedWeights
 from streamwell.models.gguf_architectures import INNER, OUTER, Architecture, architecture_of
 from streamwell.models.gguf_header import Value, read_gguf
 from streamwell.models.safetensors_header import TensorInfo
@@ -29,7 +30,7 @@ _CHUNK = 1 << 20
 _MAX_EXPERTS = 4096
 
 
-class GgufTensors:
+class GgufWeights(SavedWeights):
     """The tensors of a file by Transformers' names; those that are rounded in it as `dtype`."""
 
     def __init__(self, file: Path, dtype: torch.dtype) -> None:
@@ -49,19 +50,24 @@ class GgufTensors:
         }
         for kind in {info.dtype for info in self._infos.values()} - _PLAIN.keys():
             _check_package(kind)
-
-    def outline(self) -> dict[str, torch.Tensor]:
-        """Their shapes and dtypes: tensors on the device `meta`."""
-        return {
-            name: torch.empty(info.shape, dtype=_PLAIN.get(info.dtype, self._dtype), device="meta")
+        self.outline = {
+            name: torch.empty(info.shape, dtype=_PLAIN.get(info.dtype, dtype), device="meta")
             for name, info in self._infos.items()
         }
 
-    def read(self, name: str) -> torch.Tensor:
-        """One of them."""
+    def __getitem__(self, name: str) -> torch.Tensor:
         info = self._infos[name]
         tensor = _read(self._content[info.begin : info.end], info, self._dtype)
         return _undone(name, tensor, self._architecture, self._heads)
+
+    def saved_kind(self, name: str) -> str | None:
+        kind = self._infos[name].dtype
+        return None if kind in _PLAIN else kind
+
+    def saved_rows(self, name: str) -> SavedRows:
+        info = self._infos[name]
+        blocks = torch.from_numpy(self._content[info.begin : info.end]).view(info.shape[0], -1)
+        return SavedRows(info.dtype, _undone(name, blocks, self._architecture, self._heads))
 
 
 def _check_package(kind: str) -> None:

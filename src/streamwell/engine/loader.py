@@ -15,7 +15,8 @@ import torch
 
 from streamwell.core.engine_state import EngineInfo
 from streamwell.core.errors import LoadError
-from streamwell.engine.assemble import Assembled, assemble
+from streamwell.engine.assemble import assemble
+from streamwell.engine.assembled import Assembled
 from streamwell.engine.checkpoint import Report
 from streamwell.engine.draft_loader import load_draft
 from streamwell.engine.draft_model import ModelDrafter

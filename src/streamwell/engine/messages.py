@@ -46,7 +46,8 @@ class EngineConfig(msgspec.Struct, tag="config", frozen=True, kw_only=True):
     num_threads: int | None
     #: `native`, `torch` or `transformers`; `auto` takes the first of them that can run the model.
     model_impl: str = "auto"
-    #: `none`, `int8` or `int4`: what weights are rounded to when they are loaded.
+    #: `none`, `int8` or `int4`: what weights are rounded to when they are loaded; `auto`: nothing,
+    #: but those that are rounded in a GGUF file stay so.
     quantization: str = "none"
     #: Let Transformers run code that comes in the folder.
     trust_remote_code: bool = False

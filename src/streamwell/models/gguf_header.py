@@ -49,6 +49,10 @@ TYPES: Mapping[int, tuple[str, int, int]] = {
     35: ("TQ2_0", 256, 66),
     39: ("MXFP4", 32, 17),
 }
+#: Types that hold floats as they are.
+PLAIN = frozenset({"F32", "F16", "BF16"})
+#: Types with four bits a weight, at even distances, by their numbers.
+FOUR_BITS: Mapping[str, int] = {"Q4_0": 2, "Q4_1": 3, "Q4_K": 12}
 #: Types of values by their numbers, as `struct` has them.
 _SCALARS = {
     0: "B",

@@ -11,7 +11,7 @@ from streamwell.core.errors import NotEnoughMemory
 #: What a process with PyTorch takes beside weights and cache, in bytes.
 PROCESS_BYTES = 300 << 20
 #: What is left of weights that are rounded when they are loaded.
-_SHARES = {"none": 1.0, "int8": 0.6, "int4": 0.4}
+_SHARES = {"auto": 1.0, "none": 1.0, "int8": 0.6, "int4": 0.4}
 
 _CGROUP = Path("/sys/fs/cgroup")
 _MIB = 1 << 20

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from streamwell.models.gguf_header import FOUR_BITS, PLAIN
+from streamwell.models.safetensors_header import TensorInfo
 from streamwell.models.small_files import check_sizes, read_object
 from streamwell.models.weights import is_gguf, read_headers, weight_files
 
@@ -61,10 +63,11 @@ def size_on_disk(path: Path) -> int:
     return sum(file.stat().st_size for file in weight_files(path))
 
 
-def size_in_memory(path: Path) -> int:
-    """Bytes of the same once they are loaded, at two a number where a GGUF file has less.
+def size_in_memory(path: Path, *, keeps_rounding: bool) -> int:
+    """Bytes of the same once they are loaded, at the least.
 
-    Reads the header of such a file, which takes up to a second; else it is the size on disk.
+    What is rounded in a GGUF file is either kept so, at five or eight bits, or takes two bytes a
+    number. To read the header of such a file takes up to a second; else it is the size on disk.
 
     Raises:
         LoadError: there are none.
@@ -72,8 +75,15 @@ def size_in_memory(path: Path) -> int:
     """
     if not is_gguf(path):
         return size_on_disk(path)
-    tensors = read_headers(path).values()
-    return sum(max(tensor.end - tensor.begin, 2 * tensor.num_elements) for tensor in tensors)
+    return sum(
+        _bytes_of(tensor, keeps_rounding=keeps_rounding) for tensor in read_headers(path).values()
+    )
+
+
+def _bytes_of(tensor: TensorInfo, *, keeps_rounding: bool) -> int:
+    if keeps_rounding and tensor.dtype not in PLAIN:
+        return tensor.num_elements * (5 if tensor.dtype in FOUR_BITS else 8) // 8
+    return max(tensor.end - tensor.begin, 2 * tensor.num_elements)
 
 
 def _context(config: Mapping[str, Any]) -> int | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from streamwell.core.errors import LoadError
 from streamwell.models.gguf_folder import WEIGHTS
-from streamwell.models.gguf_header import read_gguf
+from streamwell.models.gguf_header import PLAIN, read_gguf
 from streamwell.models.safetensors_header import TensorInfo, read_header
 from streamwell.models.small_files import read_object
 
@@ -54,6 +54,15 @@ def is_gguf(path: Path) -> bool:
         LoadError: there are none.
     """
     return weight_files(path) == [path / WEIGHTS]
+
+
+def has_rounded_weights(path: Path) -> bool:
+    """Whether they are a GGUF file in which some are rounded.
+
+    Raises:
+        LoadError: there are none, or the file is damaged.
+    """
+    return is_gguf(path) and any(info.dtype not in PLAIN for info in read_headers(path).values())
 
 
 def read_headers(path: Path) -> dict[str, TensorInfo]:

@@ -70,8 +70,8 @@ class Settings:
     model_impl: Literal["auto", "native", "torch", "transformers"] = "auto"
     "Native helper, our PyTorch code, or Transformers' own; `auto`: the first that can."
 
-    quantization: Literal["none", "int8", "int4"] = "none"
-    "Round weights when loading: less memory and more speed on a CPU, for a little quality."
+    quantization: Literal["auto", "none", "int8", "int4"] = "auto"
+    "Round weights when loading: less memory, more speed on a CPU; `auto`: as GGUF files have them."
 
     trust_remote_code: bool = False
     "Run Python code from the model's folder, with all your rights; only for code you have read."

@@ -66,7 +66,9 @@ def _of_access(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _of_store(settings: Settings) -> Iterator[tuple[str, str]]:
-    if settings.database_url is not None and settings.durability == "memory":
+    if settings.database_url is not None and not settings.database_url.strip():
+        yield "database_url", "--database-url is empty; without it the run log is a file"
+    elif settings.database_url is not None and settings.durability == "memory":
         yield "database_url", "--database-url does not go with --durability memory"
 
 

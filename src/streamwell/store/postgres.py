@@ -138,7 +138,9 @@ def _psycopg_url(url: str) -> URL:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
         # Without the cause, which may quote the password.
-        raise StoreFailed("The database URL cannot be understood.") from None
+        raise StoreFailed(
+            "The database URL cannot be understood; it is postgresql://USER:PASSWORD@HOST/NAME."
+        ) from None
     if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise StoreFailed(f"The database URL begins with {parsed.drivername}:, not postgresql:.")
     if "@" in (parsed.host or ""):

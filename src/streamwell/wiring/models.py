@@ -75,7 +75,9 @@ def check_memory(settings: Settings, path: Path, draft: str | None) -> None:
     if not settings.check_memory or settings.engine == "scripted":
         return
     try:
-        weight_bytes = size_in_memory(path) + (size_in_memory(Path(draft)) if draft else 0)
+        keeps_rounding = settings.quantization == "auto"
+        folders = [path, *([Path(draft)] if draft else [])]
+        weight_bytes = sum(size_in_memory(each, keeps_rounding=keeps_rounding) for each in folders)
     except (LoadError, OSError):
         return
     check_fits(weight_bytes, settings.quantization, _MIB * (settings.kv_cache_mib or 0))

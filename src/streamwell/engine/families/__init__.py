@@ -31,6 +31,7 @@ from streamwell.engine.families.llama import (
 from streamwell.engine.families.mixtures import MIXTRAL, QWEN2_MOE, QWEN3_MOE
 from streamwell.engine.families.shapes import check_shapes
 from streamwell.engine.families.spec import DecoderSpec, Experts, Rope
+from streamwell.engine.saved_weights import SavedWeights
 from streamwell.models.outline import POSITIONS, UNBOUNDED
 
 __all__ = [
@@ -105,19 +106,14 @@ def _is_longrope(rope: Mapping[str, Any]) -> bool:
 
 
 def canonical_weights(
-    config: Mapping[str, Any],
-    spec: DecoderSpec,
-    weights: Mapping[str, torch.Tensor],
-    outline: Mapping[str, torch.Tensor],
+    config: Mapping[str, Any], spec: DecoderSpec, weights: SavedWeights
 ) -> CanonicalWeights:
     """The weights of a model that `describe` knows, under Llama's names and in Llama's layouts.
-
-    `outline` is what they are like: tensors of their shapes and dtypes on the device `meta`.
 
     Raises:
         RuntimeError: a tensor cannot be divided as the spec says.
     """
-    return CanonicalWeights(weights, outline, FAMILIES[config["model_type"]].layout, spec)
+    return CanonicalWeights(weights, FAMILIES[config["model_type"]].layout, spec)
 
 
 def with_saved_head(spec: DecoderSpec, weights: CanonicalWeights) -> DecoderSpec:

@@ -8,12 +8,13 @@ The names beyond Llama's own, below `model.layers.N.`: `post_self_attn_layernorm
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
 from streamwell.engine.families.spec import DecoderSpec
+from streamwell.engine.saved_weights import SavedRows, SavedWeights
 
 Weights = Mapping[str, torch.Tensor]
 
@@ -34,24 +35,19 @@ class Layout:
     is_interleaved: bool = False
 
 
-class CanonicalWeights(Mapping[str, torch.Tensor]):
+class CanonicalWeights(SavedWeights):
     """Weights by the names that `canonical` gives them, each read when it is asked for.
 
     So no more of them is in memory than one layer is made of, while a model is put together.
     """
 
-    def __init__(self, saved: Weights, outline: Weights, layout: Layout, spec: DecoderSpec) -> None:
-        """`outline` is what `saved` are like: tensors of the same shapes, on the device `meta`.
-
-        Raises:
-            RuntimeError: a tensor cannot be divided as the spec says.
-        """
+    def __init__(self, saved: SavedWeights, layout: Layout, spec: DecoderSpec) -> None:
+        """Raises `RuntimeError`: a tensor cannot be divided as the spec says."""
         self._saved, self._layout, self._spec = saved, layout, spec
-        #: What these weights are like.
         self.outline: dict[str, torch.Tensor] = {}
         #: Where they are saved, and what they are called there once it is brought into our layout.
         self._sources: dict[str, tuple[str, str]] = {}
-        for source, tensor in outline.items():
+        for source, tensor in saved.outline.items():
             parts = canonical({source: tensor}, layout, spec)
             self.outline |= parts
             self._sources |= {name: (source, name) for name in parts}
@@ -70,14 +66,15 @@ class CanonicalWeights(Mapping[str, torch.Tensor]):
             self._latest = source, tensors
         return self._latest[1][part]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._sources
+    def saved_kind(self, name: str) -> str | None:
+        return self._saved.saved_kind(self._sources[name][0])
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._sources)
-
-    def __len__(self) -> int:
-        return len(self._sources)
+    def saved_rows(self, name: str) -> SavedRows:
+        source, part = self._sources[name]
+        rows = self._saved.saved_rows(source)
+        # all that is done to a GGUF file's matrices is done to whole rows
+        blocks = canonical({source: rows.blocks}, self._layout, self._spec)
+        return SavedRows(rows.kind, blocks[part])
 
 
 def canonical(weights: Weights, layout: Layout, spec: DecoderSpec) -> dict[str, torch.Tensor]:

@@ -32,8 +32,8 @@ from streamwell.engine.native.structures import (
     NormStruct,
     StackStruct,
 )
-from streamwell.engine.quantization import head_quantization
 from streamwell.engine.rotary import waves
+from streamwell.engine.saved_weights import SavedWeights
 from streamwell.engine.sequence import Chunk
 
 _LANES = 16
@@ -92,18 +92,22 @@ class NativeDecoder:
         max_positions: int,
         dtype: torch.dtype = torch.float32,
         quantization: str = "none",
+        rounding: SavedWeights | None = None,
         adapters: AdapterTable[NativeAdapter] | None = None,
     ) -> None:
         """Packs the weights; `max_positions` bounds the positions that are ever asked for.
 
         `dtype` is what linear layers multiply in: float32, or bfloat16 where the helper has it.
+        With `rounding`, which is these weights, those that are rounded as they are saved stay so.
         `adapters` are those that sequences may have.
         """
         self.dtype, self.device = dtype, torch.device("cpu")
         self._library = library
         self._spec, self.adapters = spec, adapters
         self._cache_shape = CacheShape(library, dtype, spec.num_kv_heads, spec.head_dim)
-        self._packer = Packer(library, weights, dtype, quantization, spec.residual_multiplier)
+        self._packer = Packer(
+            library, weights, dtype, quantization, spec.residual_multiplier, rounding
+        )
         self._turns = {rope: self._rotary_tables(rope, max_positions) for rope in set(spec.ropes)}
         self._layers = (LayerStruct * spec.num_layers)()
         for layer, struct in enumerate(self._layers):
@@ -111,8 +115,7 @@ class NativeDecoder:
         embedding = weights["model.embed_tokens.weight"]
         self.vocab_size, self._hidden_size = embedding.shape
         tied = spec.tie_word_embeddings
-        head = "model.embed_tokens" if tied else "lm_head"
-        self._head = self._packer.linear(head, quantization=head_quantization(quantization))
+        self._head = self._packer.head("model.embed_tokens" if tied else "lm_head")
         self._embedding = Embedding(
             self._head if tied else embedding,
             factor=spec.embedding_multiplier,

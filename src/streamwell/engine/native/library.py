@@ -24,6 +24,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
         None,
         [c_int32, c_void_p, c_int32, c_int64, c_int64, c_void_p, c_void_p, c_void_p],
     ),
+    "sw_pack_saved": (None, [c_int32, c_void_p, c_int64, c_int64, c_void_p]),
     "sw_workspace_bytes": (c_int64, [c_int64, c_int64]),
     "sw_linear": (
         None,

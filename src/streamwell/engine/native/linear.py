@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from streamwell.engine.native.structures import Activation, Epilogue, Kind, LinearStruct
 from streamwell.engine.native.weight_memory import WeightMemory
 from streamwell.engine.quantization import effective, rounded
+from streamwell.engine.saved_weights import SavedRows
+from streamwell.models.gguf_header import FOUR_BITS
 
 _STORED = {
     torch.float32: Kind.FLOAT32,
@@ -20,7 +22,7 @@ _PANEL = 32
 
 
 def storage_kind(
-    weight: torch.Tensor,
+    weight: torch.Tensor | SavedRows,
     quantization: str,
     dtype: torch.dtype = torch.float32,
     *,
@@ -28,11 +30,15 @@ def storage_kind(
 ) -> Kind:
     """How `[n, k]` weights are stored: as they are, rounded, or as `dtype` multiplies them.
 
+    What is rounded to four bits already stays so, whatever `quantization` says.
+
     Bfloat16 is multiplied in pairs, or widened to floats where that is faster.
 
     Raises:
         ValueError: the helper does not know their dtype.
     """
+    if isinstance(weight, SavedRows):
+        return Kind.INT4 if weight.kind == "Q4_0" else Kind.INT4_MINIMUM
     if weight.dtype not in _STORED:
         raise ValueError(f"weights in {str(weight.dtype).removeprefix('torch.')} are not supported")
     kind = effective(quantization, weight.shape[1])
@@ -58,16 +64,13 @@ class PackedLinear:
     def __init__(
         self,
         library: ctypes.CDLL,
-        weight: torch.Tensor,
+        weight: torch.Tensor | SavedRows,
         bias: torch.Tensor | None,
         kind: Kind,
         factor: float = 1.0,
         memory: WeightMemory | None = None,
     ) -> None:
         """`factor` is that of what is accumulated; weights lie in `memory`, or have their own."""
-        if kind is Kind.BFLOAT16:
-            weight = weight.bfloat16()
-        weight = weight.contiguous()
         n, k = weight.shape
         columns = -(-n // _PANEL) * _PANEL
         memory = memory or WeightMemory()
@@ -92,7 +95,16 @@ class PackedLinear:
             factor,
         )
 
-    def _pack(self, weight: torch.Tensor, kind: Kind) -> None:
+    def _pack(self, weight: torch.Tensor | SavedRows, kind: Kind) -> None:
+        if isinstance(weight, SavedRows):
+            blocks, number = weight.blocks.contiguous(), FOUR_BITS[weight.kind]
+            self._library.sw_pack_saved(
+                number, blocks.data_ptr(), *weight.shape, self._weights.data_ptr()
+            )
+            return
+        if kind is Kind.BFLOAT16:
+            weight = weight.bfloat16()
+        weight = weight.contiguous()
         self._library.sw_pack(
             kind,
             weight.data_ptr(),
@@ -154,10 +166,10 @@ def make_workspace(library: ctypes.CDLL, rows: int, in_features: int) -> torch.T
     return torch.empty(library.sw_workspace_bytes(rows, in_features), dtype=torch.uint8)
 
 
-def interleave(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    """Rows of both in turn, sixteen and sixteen, as the gated epilogue wants them."""
-    halves = torch.stack((gate.view(-1, 16, gate.shape[-1]), up.view(-1, 16, up.shape[-1])), 1)
-    return halves.reshape(-1, gate.shape[-1])
+def interleave(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Rows of a gate and of what it multiplies in turn, sixteen and sixteen: a gated layer."""
+    width = parts[0].shape[-1]
+    return torch.stack([part.view(-1, 16, width) for part in parts], 1).reshape(-1, width)
 
 
 def address(tensor: torch.Tensor | None) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -11,6 +11,9 @@ import torch
 from streamwell.engine.native.linear import PackedLinear, interleave, storage_kind
 from streamwell.engine.native.structures import NormStruct
 from streamwell.engine.native.weight_memory import WeightMemory
+from streamwell.engine.quantization import head_quantization
+from streamwell.engine.saved_weights import SavedRows, SavedWeights, joined, kept_as
+from streamwell.models.gguf_header import FOUR_BITS
 
 _Array = TypeVar("_Array", bound=ctypes.Array[Any])
 
@@ -28,30 +31,47 @@ class Packer:
         dtype: torch.dtype,
         quantization: str,
         factor: float = 1.0,
+        rounding: SavedWeights | None = None,
     ) -> None:
-        """`dtype` is what layers multiply in, `factor` that of what they accumulate."""
+        """`dtype` is what layers multiply in, `factor` that of what they accumulate.
+
+        With `rounding`, which is these weights, those that are rounded as they are saved stay so.
+        """
         self.library, self.dtype = library, dtype
-        self._weights = weights
+        self._weights, self._rounding = weights, rounding
         self._quantization, self._factor = quantization, factor
         self._memory = WeightMemory()
         self._kept: list[torch.Tensor | PackedLinear | ctypes.Array[Any]] = []
 
     def linear(self, *names: str, quantization: str | None = None) -> PackedLinear:
-        """One layer for several that read the same input; some may have no bias."""
-        parts = [self._weights[f"{name}.weight"] for name in names]
-        weight = parts[0] if len(parts) == 1 else torch.cat(parts)
-        return self.pack(weight, self._bias(names, parts), quantization)
+        """One layer for several that read the same input; some may have no bias.
+
+        `quantization` is what it is rounded to, whatever the others are.
+        """
+        parts = self._parts(names) if quantization is None else self._floats(names)
+        return self.pack(
+            joined(parts, lambda rows: torch.cat(list(rows))),
+            self._bias(names, parts),
+            quantization or self._form(names),
+        )
+
+    def head(self, name: str) -> PackedLinear:
+        """The output layer, which decides between near tokens."""
+        return self.linear(name, quantization=head_quantization(self._form((name,))))
 
     def gated(self, gate: str, up: str) -> PackedLinear:
         """A gate and what it multiplies."""
-        parts = [self._weights[f"{name}.weight"] for name in (gate, up)]
+        parts = self._parts((gate, up))
         bias = self._bias((gate, up), parts)
         if bias is not None:
-            bias = interleave(*bias[:, None].chunk(2))[:, 0]
-        return self.pack(interleave(*parts), bias)
+            bias = interleave(bias[:, None].chunk(2))[:, 0]
+        return self.pack(joined(parts, interleave), bias, self._form((gate, up)))
 
     def pack(
-        self, weight: torch.Tensor, bias: torch.Tensor | None, quantization: str | None = None
+        self,
+        weight: torch.Tensor | SavedRows,
+        bias: torch.Tensor | None,
+        quantization: str | None = None,
     ) -> PackedLinear:
         """A layer of `[n, k]` weights and `[n]` biases."""
         kind = storage_kind(
@@ -86,13 +106,38 @@ class Packer:
 
     def forget_weights(self) -> None:
         """Let go of what the weights were before."""
-        self._weights = {}
+        self._weights, self._rounding = {}, None
 
-    def _bias(self, names: tuple[str, ...], parts: list[torch.Tensor]) -> torch.Tensor | None:
+    def _kinds(self, names: tuple[str, ...]) -> set[str | None]:
+        """The types that they are rounded to as they are saved, and are to stay in."""
+        if self._rounding is None:
+            return {None}
+        return {self._rounding.saved_kind(f"{name}.weight") for name in names}
+
+    def _form(self, names: tuple[str, ...]) -> str:
+        """What a layer is rounded to: of several types, eight bits hold all."""
+        if self._rounding is None:
+            return self._quantization
+        kinds = self._kinds(names)
+        return kept_as(kinds.pop()) if len(kinds) == 1 else "int8"
+
+    def _parts(self, names: tuple[str, ...]) -> list[torch.Tensor | SavedRows]:
+        """Matrices as they are saved, if they are all alike and stay so; else their floats."""
+        kinds = self._kinds(names)
+        if self._rounding is None or len(kinds) > 1 or kinds.isdisjoint(FOUR_BITS):
+            return self._floats(names)
+        return [self._rounding.saved_rows(f"{name}.weight") for name in names]
+
+    def _floats(self, names: tuple[str, ...]) -> list[torch.Tensor | SavedRows]:
+        return [self._weights[f"{name}.weight"] for name in names]
+
+    def _bias(
+        self, names: tuple[str, ...], parts: Sequence[torch.Tensor | SavedRows]
+    ) -> torch.Tensor | None:
         if all(f"{name}.bias" not in self._weights for name in names):
             return None
         biases = [
-            self._weights.get(f"{name}.bias", part.new_zeros(part.shape[0]))
+            self._weights.get(f"{name}.bias", torch.zeros(part.shape[0]))
             for name, part in zip(names, parts, strict=True)
         ]
         return torch.cat(biases).float()

@@ -20,6 +20,8 @@ class Kind(IntEnum):
     INT4 = 4
     #: Multiplied as it is, with activations rounded to bfloat16.
     BFLOAT16_PAIRS = 5
+    #: Levels count from a least weight.
+    INT4_MINIMUM = 6
 
 
 class Epilogue(IntEnum):

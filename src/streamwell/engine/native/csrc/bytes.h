@@ -134,13 +134,15 @@ struct Int8 {
 };
 #endif
 
-// 4-bit weights in groups of 32 with a scale each (the layout is ours, the arithmetic that of
-// llama.cpp's Q4_0 on Q8_0); signed 8-bit activations, a scale per row and group. A group of a
-// panel is two halves of four vectors, low and high nibbles four steps of k apart, then the scales.
-struct Int4 {
+// 4-bit weights in groups of 32 with a scale each, and perhaps a minimum (the layout is ours, the
+// arithmetic that of llama.cpp's Q4_0 on Q8_0, or Q4_1 on Q8_1); signed 8-bit activations, a scale per
+// row and group. A group of a panel is two halves of four vectors, low and high nibbles four steps of
+// k apart, then the scales, then the minimums.
+template <bool has_minimum>
+struct FourBits {
   using Sum = F32;
   static constexpr int step = kGroup, x_bytes = kGroup + 8;
-  static constexpr int w_bytes = kGroup * kPanel / 2 + 2 * kPanel;
+  static constexpr int w_bytes = kGroup * kPanel / 2 + (has_minimum ? 4 : 2) * kPanel;
   static constexpr int max_rows = kRegisters > 1 ? 8 : kRows;
   static constexpr bool pack_whole_rows = false, is_tiled = false, spreads = false;
 
@@ -159,7 +161,8 @@ struct Int4 {
       }
       auto* scales = reinterpret_cast<float*>(tile + step * height);
       scales[m] = scale;
-      scales[height + m] = -8.0f * scale * sum(totals);
+      // what a level of zero weighs: a minimum, or -8 scales
+      scales[height + m] = (has_minimum ? 1.0f : -8.0f) * scale * sum(totals);
     }
   }
 
@@ -175,9 +178,18 @@ struct Int4 {
         I32 dots[M];
         multiply_half<M>(x, w + side * half, dots);
         const F32 weight_scale = load_half(weight_scales + side * kLanes);
-        for (int m = 0; m < M; ++m) {
-          const F32 dot = fma(to_float(dots[m]), broadcast(scales[m]), broadcast(scales[M + m]));
-          sums[m][side] = fma(dot, weight_scale, sums[m][side]);
+        if constexpr (has_minimum) {
+          const F32 minimum = load_half(weight_scales + kPanel + side * kLanes);
+          for (int m = 0; m < M; ++m) {
+            const F32 dot = mul(to_float(dots[m]), broadcast(scales[m]));
+            sums[m][side] = fma(dot, weight_scale, sums[m][side]);
+            sums[m][side] = fma(broadcast(scales[M + m]), minimum, sums[m][side]);
+          }
+        } else {
+          for (int m = 0; m < M; ++m) {
+            const F32 dot = fma(to_float(dots[m]), broadcast(scales[m]), broadcast(scales[M + m]));
+            sums[m][side] = fma(dot, weight_scale, sums[m][side]);
+          }
         }
       }
     }
@@ -228,5 +240,8 @@ struct Int4 {
 
   static F32 finish(F32 sum, const Linear&, int64_t, float) { return sum; }
 };
+
+using Int4 = FourBits<false>;
+using Int4Minimum = FourBits<true>;
 
 }  // namespace streamwell

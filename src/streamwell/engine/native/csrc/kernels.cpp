@@ -4,7 +4,7 @@
 // there is one pool of threads.
 #include <sched.h>
 
-#include "pack.h"
+#include "saved_blocks.h"
 #include "stack.h"
 
 using namespace streamwell;
@@ -51,6 +51,11 @@ int64_t sw_packed_bytes(int32_t kind, int64_t n, int64_t k) {
 void sw_pack(int32_t kind, const void* source, int32_t source_kind, int64_t n, int64_t k, void* out,
              float* scales, float* offsets) {
   pack(kind, source, source_kind, n, k, static_cast<uint8_t*>(out), scales, offsets);
+}
+
+// The same of 4-bit weights in the blocks of a GGUF file.
+void sw_pack_saved(int32_t type, const void* blocks, int64_t n, int64_t k, void* out) {
+  pack_saved(type, static_cast<const uint8_t*>(blocks), n, k, static_cast<uint8_t*>(out));
 }
 
 int64_t sw_workspace_bytes(int64_t rows, int64_t k) { return workspace_bytes(rows, k); }

@@ -289,6 +289,7 @@ inline void multiply(const Linear& linear, const float* x, int64_t rows, float* 
     case kFloat16: return Multiplication<Floats<Float16Weights>>(call).run();
     case kInt8: return Multiplication<Int8Scheme>(call).run();
     case kInt4: return Multiplication<Int4>(call).run();
+    case kInt4Minimum: return Multiplication<Int4Minimum>(call).run();
     case kBfloat16Pairs:
 #if defined(__AVX512BF16__)
       return Multiplication<Bfloat16Scheme>(call).run();

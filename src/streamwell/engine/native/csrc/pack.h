@@ -80,6 +80,14 @@ inline void pack_int8(const float* rows, int64_t k, int64_t column, uint8_t* pan
   }
 }
 
+// Puts one of a group's levels into its nibble, which is zero.
+inline void put_level(uint8_t* group, int c, int i, int level) {
+  constexpr int half = 4 * 4 * kLanes;
+  const int vector = i / 4 % 4, high = i / 16;
+  uint8_t* out = group + c / kLanes * half + (vector * kLanes + c % kLanes) * 4 + i % 4;
+  *out |= static_cast<uint8_t>(level << (4 * high));
+}
+
 // The value of largest magnitude becomes -8, so that all 16 levels are used (as in Q4_0).
 inline void pack_int4(const float* rows, int64_t k, uint8_t* panel) {
   constexpr int half = 4 * 4 * kLanes;
@@ -97,10 +105,7 @@ inline void pack_int4(const float* rows, int64_t k, uint8_t* panel) {
       std::memcpy(panel + 2 * half + 2 * c, &scale, 2);
       for (int i = 0; i < kGroup; ++i) {
         const int level = static_cast<int>(std::nearbyintf(row[i] / divisor)) + 8;
-        const int value = std::min(15, std::max(0, level));
-        const int vector = i / 4 % 4, high = i / 16;
-        uint8_t* out = panel + c / kLanes * half + (vector * kLanes + c % kLanes) * 4 + i % 4;
-        *out |= static_cast<uint8_t>(value << (4 * high));
+        put_level(panel, c, i, std::min(15, std::max(0, level)));
       }
     }
   }

@@ -16,9 +16,10 @@ constexpr int kPanel = 2 * kLanes;
 constexpr int kGroup = 32;  // weights that share a scale in int4
 
 // `kBfloat16` is a storage: weights are widened, and arithmetic is that of floats. `kBfloat16Pairs` is
-// multiplied as it is, with activations rounded to bfloat16, where the processor has that.
+// multiplied as it is, with activations rounded to bfloat16, where the processor has that. Levels of
+// `kInt4` are centred on zero, those of `kInt4Minimum` count from a least weight.
 enum Kind : int32_t {
-  kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2, kInt8 = 3, kInt4 = 4, kBfloat16Pairs = 5
+  kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2, kInt8 = 3, kInt4 = 4, kBfloat16Pairs = 5, kInt4Minimum = 6
 };
 
 // Where small numbers are multiplied several at once, a step of k is a word of 32 bits. Tiles of the
@@ -51,6 +52,7 @@ inline int64_t panel_bytes(int32_t kind, int64_t k) {
     case kInt8: return words_of(k, 4) * 4 * kPanel;
     case kBfloat16Pairs: return words_of(k, 2) * 4 * kPanel;
     case kInt4: return k / kGroup * (kGroup * kPanel / 2 + kPanel * 2);
+    case kInt4Minimum: return k / kGroup * (kGroup * kPanel / 2 + kPanel * 4);
     default: return k * kPanel * 2;
   }
 }

@@ -1,0 +1,50 @@
+"""What a model is put together from, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from streamwell.engine.checkpoint import Report
+from streamwell.engine.lora.table import AdapterTable
+from streamwell.engine.messages import EngineConfig
+from streamwell.engine.model_runner import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A folder, and how its model is to be put together."""
+
+    config: EngineConfig
+    path: Path
+    #: `config.json`.
+    model_config: Mapping[str, Any]
+    #: Tokens of a sequence, at most.
+    max_model_len: int
+    #: Where it computes, and in what.
+    device: torch.device
+    dtype: torch.dtype
+    #: Whether weights that are rounded as they are saved stay so.
+    keeps_rounding: bool
+    report: Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembled:
+    """A model without a cache yet, and what is to be said of it."""
+
+    model: Model
+    #: `native/<instruction set>`, `torch` or `transformers`.
+    implementation: str
+    #: What its weights are rounded to.
+    quantization: str = "none"
+    #: For the person who started the server.
+    warnings: tuple[str, ...] = ()
+    #: What an encoder-decoder's answers begin with; empty for decoders.
+    start_ids: tuple[int, ...] = ()
+    #: Where adapters are added, if it may have some.
+    adapters: AdapterTable[Any] | None = None

@@ -1,0 +1,159 @@
+"""Puts a decoder of a known family together: on the native helper, or in PyTorch."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+import torch
+
+from streamwell.core.errors import LoadError
+from streamwell.engine import decode_graphs
+from streamwell.engine.assembled import Assembled, Plan
+from streamwell.engine.block import EAGER, LeanDecoder
+from streamwell.engine.checkpoint import open_checkpoint
+from streamwell.engine.compiled import compiled_halves, warm_up
+from streamwell.engine.families import (
+    CanonicalWeights,
+    DecoderSpec,
+    canonical_rows,
+    canonical_weights,
+    check_shapes,
+    with_saved_head,
+)
+from streamwell.engine.lora.folder import Base
+from streamwell.engine.lora.fused import fuse
+from streamwell.engine.lora.layers import adaptable_layers
+from streamwell.engine.lora.table import adapter_table
+from streamwell.engine.native import library
+from streamwell.engine.native.decoder import NativeDecoder, supports
+from streamwell.engine.native.low_rank import NativeAdapter
+from streamwell.engine.native_choice import (
+    NoHelperError,
+    choose_helper,
+    run_by,
+    warnings_without,
+)
+from streamwell.engine.placement import PlacedWeights
+from streamwell.engine.quantization import in_effect
+from streamwell.engine.saved_weights import kept_in_all
+from streamwell.engine.torch_model import TorchModel
+from streamwell.engine.try_out import try_out_native, try_out_torch
+
+
+def own_decoder(plan: Plan, spec: DecoderSpec) -> Assembled:
+    """On the native helper, or if that does not fit, in PyTorch.
+
+    Raises:
+        NoHelperError: weights are to stay rounded, which PyTorch cannot do.
+    """
+    spec, weights = _read(plan, spec)
+    layers = adaptable_layers(spec, weights.outline)
+    rows = functools.partial(canonical_rows, plan.model_config, spec)
+    base = functools.partial(Base, layers, rows)
+    try:
+        has_parts = supports(spec, weights.outline)
+        helper = choose_helper(plan.config, plan.dtype, plan.device, has_parts=has_parts)
+        packed = base(torch.float32)
+        model = run_by(helper, lambda: _native_decoder(plan, helper, spec, weights, packed))
+    except NoHelperError as reason:
+        if plan.keeps_rounding:
+            raise
+        warnings = warnings_without(plan.config, reason)
+    else:
+        return Assembled(
+            model=model,
+            implementation=f"native/{library.instruction_set(helper)}",
+            quantization=_quantization(plan, weights),
+            adapters=model.adapters,
+        )
+    decoder = _lean_decoder(plan, spec, PlacedWeights(weights, plan.device, plan.dtype))
+    torch_model, told = _torch_model(plan, spec, decoder, base(decoder.dtype))
+    return Assembled(
+        model=torch_model,
+        implementation="torch",
+        quantization=_quantization(plan, weights),
+        warnings=(*warnings, *told),
+        adapters=torch_model.adapters,
+    )
+
+
+def _read(plan: Plan, spec: DecoderSpec) -> tuple[DecoderSpec, CanonicalWeights]:
+    """The weights under our names, checked, and the spec as they have it."""
+    # what will be rounded anew need not take four bytes a number until then
+    is_rounded = plan.keeps_rounding or plan.config.quantization != "none"
+    checkpoint = open_checkpoint(
+        plan.path,
+        torch.float16 if is_rounded else plan.dtype,
+        lambda done: plan.report("loading weights", 0.1 + 0.8 * done),
+    )
+    weights = canonical_weights(plan.model_config, spec, checkpoint)
+    spec = with_saved_head(spec, weights)
+    check_shapes(spec, {name: tuple(w.shape) for name, w in weights.outline.items()})
+    return spec, weights
+
+
+def _quantization(plan: Plan, weights: CanonicalWeights) -> str:
+    """What the linear layers are rounded to."""
+    names = [name for name in weights if name.endswith("_proj.weight")]
+    if plan.keeps_rounding:
+        return kept_in_all(weights.saved_kind(name) for name in names)
+    return in_effect(plan.config.quantization, {weights.outline[n].shape[1] for n in names})
+
+
+def _native_decoder(
+    plan: Plan, helper: ctypes.CDLL, spec: DecoderSpec, weights: CanonicalWeights, base: Base
+) -> NativeDecoder:
+    """A native decoder that has been tried out."""
+    prepare = functools.partial(NativeAdapter, base.layers, is_gated=spec.is_gated)
+    model = NativeDecoder(
+        helper,
+        spec,
+        weights,
+        max_positions=plan.max_model_len,
+        dtype=plan.dtype,
+        quantization=plan.config.quantization,
+        rounding=weights if plan.keeps_rounding else None,
+        adapters=adapter_table(plan.config, base, prepare),
+    )
+    try_out_native(model, spec)
+    return model
+
+
+def _torch_model(
+    plan: Plan, spec: DecoderSpec, decoder: LeanDecoder, base: Base
+) -> tuple[TorchModel, tuple[str, ...]]:
+    """With its adapters and what is recorded of it; and what is to be said."""
+    fused = functools.partial(fuse, base.layers, dtype=decoder.dtype, device=decoder.device)
+    recording, told = _recording(plan, spec, decoder)
+    adapters = adapter_table(plan.config, base, fused)
+    return TorchModel(decoder, plan.config.block_size, adapters, recording), told
+
+
+def _recording(
+    plan: Plan, spec: DecoderSpec, decoder: LeanDecoder
+) -> tuple[decode_graphs.Recording | None, tuple[str, ...]]:
+    """What is recorded of steps, if anything shall and can; and what is to be said."""
+    # which experts compute is decided on the host, in the midst of a step
+    if not plan.config.cuda_graphs or decoder.device.type != "cuda" or spec.experts is not None:
+        return None, ()
+    trial, record = (decode_graphs.CudaRecorder(decoder.device) for _ in range(2))
+    if decode_graphs.work(decoder, plan.config.block_size, trial):
+        return decode_graphs.Recording(record, plan.config.max_num_seqs, plan.max_model_len), ()
+    return None, ("CUDA graphs do not work here: decoding is slower than it could be",)
+
+
+@torch.inference_mode()
+def _lean_decoder(plan: Plan, spec: DecoderSpec, weights: PlacedWeights) -> LeanDecoder:
+    config = plan.config
+    if config.compile and spec.experts is not None:
+        raise LoadError("--compile does not work with mixtures of experts")
+    halves = compiled_halves(weights["model.norm.weight"].device) if config.compile else EAGER
+    decoder = LeanDecoder(
+        spec, weights, config.quantization, halves, max_positions=plan.max_model_len
+    )
+    if config.compile:
+        plan.report("compiling", 0.9)
+        warm_up(decoder)
+    try_out_torch(decoder, spec)
+    return decoder

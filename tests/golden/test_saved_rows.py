@@ -1,0 +1,136 @@
+"""Weights that a GGUF file has rounded stay as they are in the native helper."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+import torch
+from gguf import GGMLQuantizationType
+from gguf.quants import dequantize
+
+from streamwell.engine.native import library
+from streamwell.engine.native.linear import PackedLinear, storage_kind
+from streamwell.engine.native.packing import Packer
+from streamwell.engine.native.structures import Kind
+from streamwell.engine.saved_weights import SavedRows, SavedWeights
+from streamwell.models.gguf_header import FOUR_BITS, TYPES
+
+pytestmark = pytest.mark.slow
+
+#: What the scales, and minimums, that a block begins with take.
+HALVES = {"Q4_0": 1, "Q4_1": 2, "Q4_K": 2}
+
+
+@pytest.fixture(params=library.instruction_sets())
+def helper(request: pytest.FixtureRequest) -> ctypes.CDLL:
+    loaded = library.load(request.param)
+    assert loaded is not None, "the helper is not compiled"
+    return loaded
+
+
+def make_rows(kind: str, n: int, k: int) -> SavedRows:
+    """Blocks of any bits, but for their scales, which are of the size of real ones."""
+    generator = np.random.default_rng(0)
+    _, block_size, block_bytes = TYPES[FOUR_BITS[kind]]
+    blocks = generator.integers(0, 256, (n, k // block_size, block_bytes), dtype=np.uint8)
+    scales = generator.normal(0, 0.01, (n, k // block_size, HALVES[kind])).astype(np.float16)
+    blocks[..., : 2 * HALVES[kind]] = scales.view(np.uint8).reshape(*blocks.shape[:2], -1)
+    return SavedRows(kind, torch.from_numpy(blocks.reshape(n, -1)))
+
+
+def floats(rows: SavedRows) -> torch.Tensor:
+    """What llama.cpp's own package makes of them."""
+    return torch.from_numpy(dequantize(rows.blocks.numpy(), GGMLQuantizationType[rows.kind]))
+
+
+def pack(helper: ctypes.CDLL, rows: SavedRows, bias: torch.Tensor | None = None) -> PackedLinear:
+    return PackedLinear(helper, rows, bias, storage_kind(rows, "none"))
+
+
+@pytest.mark.parametrize("kind", FOUR_BITS)
+@pytest.mark.parametrize(("n", "k"), [(1, 256), (33, 512), (150, 2304)])
+def test_every_weight_is_that_of_the_file(helper: ctypes.CDLL, kind: str, n: int, k: int) -> None:
+    """Read one by one: inputs that are rounded to themselves, on sizes that fill no panel."""
+    rows = make_rows(kind, n, k)
+    weights, bias = floats(rows), torch.randn(n, generator=torch.Generator().manual_seed(0))
+
+    read = pack(helper, rows, bias)(127 * torch.eye(k)) - bias
+
+    assert (n, k) == rows.shape
+    # Q4_K has a group's scale and minimum as products, which are kept in 16 bits
+    atol = (1e-3 if kind == "Q4_K" else 1e-5) * weights.abs().max()
+    torch.testing.assert_close(read.T / 127, weights, rtol=0, atol=atol.item())
+
+
+@pytest.mark.parametrize("kind", FOUR_BITS)
+def test_a_row_does_not_depend_on_its_neighbours(helper: ctypes.CDLL, kind: str) -> None:
+    """Alone or among 299 others, at any place, a row gives the same bits."""
+    linear = pack(helper, make_rows(kind, 150, 2304))
+    x = torch.randn(300, 2304, generator=torch.Generator().manual_seed(7))
+    alone = torch.cat([linear(row[None]) for row in x])
+
+    for rows in (1, 2, 3, 8, 9, 14, 15, 33, 300):
+        assert torch.equal(alone[-rows:], linear(x[-rows:]))
+
+
+@pytest.mark.parametrize("kind", FOUR_BITS)
+def test_instruction_sets_agree(kind: str) -> None:
+    """A layer gives the same bits on every processor."""
+    rows = make_rows(kind, 150, 768)
+    x = torch.randn(20, 768, generator=torch.Generator().manual_seed(7))
+    helpers = [library.load(name) for name in library.instruction_sets()]
+    results = [pack(helper, rows)(x) for helper in helpers if helper is not None]
+
+    assert results
+    assert all(torch.equal(results[0], result) for result in results)
+
+
+class FakeWeights(SavedWeights):
+    """Weights of several types by name; floats where there is none."""
+
+    def __init__(self, kinds: Mapping[str, str | None]) -> None:
+        self._kinds = kinds
+        self.outline = {name: torch.empty(32, 256, device="meta") for name in kinds}
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        if name not in self._kinds:
+            raise KeyError(name)
+        return torch.ones(32, 256)
+
+    def saved_kind(self, name: str) -> str | None:
+        return self._kinds[name]
+
+    def saved_rows(self, name: str) -> SavedRows:
+        kind = self._kinds[name]
+        assert kind is not None
+        return make_rows(kind, 32, 256)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "stored"),
+    [
+        (("Q4_K", "Q4_K"), Kind.INT4_MINIMUM),
+        (("Q4_1", "Q4_1"), Kind.INT4_MINIMUM),
+        (("Q4_0", "Q4_0"), Kind.INT4),
+        (("Q4_K", "Q4_0"), Kind.INT8),
+        (("Q4_K", "Q6_K"), Kind.INT8),
+        (("Q3_K", "Q3_K"), Kind.INT8),
+        (("Q8_0", None), Kind.INT8),
+        ((None, None), Kind.FLOAT32),
+    ],
+)
+def test_a_layer_keeps_what_all_of_its_parts_have(
+    helper: ctypes.CDLL, kinds: tuple[str | None, str | None], stored: Kind
+) -> None:
+    """Four bits stay four; what else is rounded, or differs, becomes eight; floats stay floats."""
+    weights = FakeWeights({"a.weight": kinds[0], "b.weight": kinds[1]})
+    packer = Packer(helper, weights, torch.float32, "none", rounding=weights)
+
+    assert stored == packer.linear("a", "b").struct.kind
+    assert stored == packer.gated("a", "b").struct.kind
+    head = Kind.FLOAT32 if kinds[0] is None else Kind.INT8
+    assert head == packer.head("a").struct.kind
+    assert Kind.FLOAT32 == packer.linear("a", quantization="none").struct.kind
