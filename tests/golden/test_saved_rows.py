@@ -53,16 +53,20 @@ def pack(helper: ctypes.CDLL, rows: SavedRows, bias: torch.Tensor | None = None)
 @pytest.mark.parametrize("kind", FOUR_BITS)
 @pytest.mark.parametrize(("n", "k"), [(1, 256), (33, 512), (150, 2304)])
 def test_every_weight_is_that_of_the_file(helper: ctypes.CDLL, kind: str, n: int, k: int) -> None:
-    """Read one by one: inputs that are rounded to themselves, on sizes that fill no panel."""
+    """Multiplied one by one, by inputs that are rounded to themselves; and read row by row."""
     rows = make_rows(kind, n, k)
     weights, bias = floats(rows), torch.randn(n, generator=torch.Generator().manual_seed(0))
+    linear, order = pack(helper, rows, bias), torch.arange(n).flip(0)
+    unpacked = torch.empty(n, k)
 
-    read = pack(helper, rows, bias)(127 * torch.eye(k)) - bias
+    multiplied = linear(127 * torch.eye(k)) - bias
+    linear.read_rows(order, unpacked)
 
     assert (n, k) == rows.shape
     # Q4_K has a group's scale and minimum as products, which are kept in 16 bits
     atol = (1e-3 if kind == "Q4_K" else 1e-5) * weights.abs().max()
-    torch.testing.assert_close(read.T / 127, weights, rtol=0, atol=atol.item())
+    torch.testing.assert_close(multiplied.T / 127, weights, rtol=0, atol=atol.item())
+    torch.testing.assert_close(unpacked[order], weights, rtol=0, atol=atol.item())
 
 
 @pytest.mark.parametrize("kind", FOUR_BITS)
@@ -133,4 +137,6 @@ def test_a_layer_keeps_what_all_of_its_parts_have(
     assert stored == packer.gated("a", "b").struct.kind
     head = Kind.FLOAT32 if kinds[0] is None else Kind.INT8
     assert head == packer.head("a").struct.kind
+    table = packer.table("a")
+    assert isinstance(table, PackedLinear) == (kinds[0] is not None)
     assert Kind.FLOAT32 == packer.linear("a", quantization="none").struct.kind

@@ -112,12 +112,11 @@ class NativeDecoder:
         self._layers = (LayerStruct * spec.num_layers)()
         for layer, struct in enumerate(self._layers):
             self._fill_layer(struct, layer)
-        embedding = weights["model.embed_tokens.weight"]
-        self.vocab_size, self._hidden_size = embedding.shape
         tied = spec.tie_word_embeddings
         self._head = self._packer.head("model.embed_tokens" if tied else "lm_head")
+        self.vocab_size, self._hidden_size = self._head.out_features, self._head.in_features
         self._embedding = Embedding(
-            self._head if tied else embedding,
+            self._head if tied else self._packer.table("model.embed_tokens"),
             factor=spec.embedding_multiplier,
             positions=weights["model.embed_positions.weight"]
             if spec.has_position_embeddings

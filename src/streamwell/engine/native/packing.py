@@ -59,6 +59,12 @@ class Packer:
         """The output layer, which decides between near tokens."""
         return self.linear(name, quantization=head_quantization(self._form((name,))))
 
+    def table(self, name: str) -> torch.Tensor | PackedLinear:
+        """Embeddings, whose rows are read one by one."""
+        if self._rounding is None or self._kinds((name,)) == {None}:
+            return self._weights[f"{name}.weight"]
+        return self.linear(name)
+
     def gated(self, gate: str, up: str) -> PackedLinear:
         """A gate and what it multiplies."""
         parts = self._parts((gate, up))

@@ -80,17 +80,26 @@ inline void pack_int8(const float* rows, int64_t k, int64_t column, uint8_t* pan
   }
 }
 
-// Puts one of a group's levels into its nibble, which is zero.
+constexpr int kLevelsBytes = kGroup * kPanel / 2;  // of a group, before its scales
+
+// Where the level of one of a panel's outputs is in a group: in the low nibble, or the high one.
+inline int64_t level_byte(int c, int i) {
+  return c / kLanes * (kLevelsBytes / 2) + (i / 4 % 4 * kLanes + c % kLanes) * 4 + i % 4;
+}
+
+// Puts a level into its nibble, which is zero.
 inline void put_level(uint8_t* group, int c, int i, int level) {
-  constexpr int half = 4 * 4 * kLanes;
-  const int vector = i / 4 % 4, high = i / 16;
-  uint8_t* out = group + c / kLanes * half + (vector * kLanes + c % kLanes) * 4 + i % 4;
-  *out |= static_cast<uint8_t>(level << (4 * high));
+  group[level_byte(c, i)] |= static_cast<uint8_t>(level << (i / 16 * 4));
+}
+
+inline float half_at(const uint8_t* bytes) {
+  uint16_t bits;
+  std::memcpy(&bits, bytes, 2);
+  return _cvtsh_ss(bits);
 }
 
 // The value of largest magnitude becomes -8, so that all 16 levels are used (as in Q4_0).
 inline void pack_int4(const float* rows, int64_t k, uint8_t* panel) {
-  constexpr int half = 4 * 4 * kLanes;
   for (int64_t first = 0; first < k; first += kGroup, panel += Int4::w_bytes) {
     std::memset(panel, 0, Int4::w_bytes);
     for (int c = 0; c < kPanel; ++c) {
@@ -102,7 +111,7 @@ inline void pack_int4(const float* rows, int64_t k, uint8_t* panel) {
       const uint16_t scale = _cvtss_sh(extreme / -8.0f + poison, 0);
       const float rounded = _cvtsh_ss(scale);
       const float divisor = rounded != 0.0f ? rounded : 1.0f;
-      std::memcpy(panel + 2 * half + 2 * c, &scale, 2);
+      std::memcpy(panel + kLevelsBytes + 2 * c, &scale, 2);
       for (int i = 0; i < kGroup; ++i) {
         const int level = static_cast<int>(std::nearbyintf(row[i] / divisor)) + 8;
         put_level(panel, c, i, std::min(15, std::max(0, level)));
@@ -134,6 +143,16 @@ inline void pack(int32_t kind, const void* source, int32_t source_kind, int64_t 
   }
 }
 
+template <class Scheme>
+float four_bits_at(const uint8_t* panel, int c, int64_t k) {
+  const uint8_t* group = panel + k / kGroup * Scheme::w_bytes;
+  const int i = static_cast<int>(k % kGroup);
+  const int level = group[level_byte(c, i)] >> (i / 16 * 4) & 15;
+  const uint8_t* scale = group + kLevelsBytes + 2 * c;
+  if (Scheme::w_bytes == Int4::w_bytes) return static_cast<float>(level - 8) * half_at(scale);
+  return static_cast<float>(level) * half_at(scale) + half_at(scale + 2 * kPanel);
+}
+
 // The weights of output column `n` as floats: the token's embedding, where the head is tied to it.
 inline void unpack_row(const Linear& linear, int64_t n, float* out) {
   const auto* panel = static_cast<const uint8_t*>(linear.weights) +
@@ -153,6 +172,12 @@ inline void unpack_row(const Linear& linear, int64_t n, float* out) {
         break;
       case kFloat16:
         out[i] = _cvtsh_ss(words[i * kPanel + c]);
+        break;
+      case kInt4:
+        out[i] = four_bits_at<Int4>(panel, c, i);
+        break;
+      case kInt4Minimum:
+        out[i] = four_bits_at<Int4Minimum>(panel, c, i);
         break;
       default:
         out[i] = linear.scales[n] *

@@ -29,12 +29,6 @@ struct SavedGroup {
   int level(int i) const { return nibbles[i % apart] >> (shift + i / apart * 4) & 15; }
 };
 
-inline float half_at(const uint8_t* bytes) {
-  uint16_t bits;
-  std::memcpy(&bits, bytes, 2);
-  return _cvtsh_ss(bits);
-}
-
 inline SavedGroup group_of_k(const uint8_t* row, int64_t group) {
   const uint8_t* block = row + group / 8 * 144;
   const uint8_t* packed = block + 4;
@@ -63,14 +57,14 @@ inline void pack_saved_panel(int32_t type, const uint8_t* blocks, int64_t n, int
                              int64_t column, uint8_t* panel) {
   const int64_t row_bytes = saved_bytes(type, k);
   const int64_t group_bytes = type == kQ4_0 ? Int4::w_bytes : Int4Minimum::w_bytes;
-  constexpr int levels_bytes = kGroup * kPanel / 2;
   for (int64_t group = 0; group < k / kGroup; ++group, panel += group_bytes) {
     std::memset(panel, 0, group_bytes);
     for (int c = 0; c < kPanel && column + c < n; ++c) {
       const SavedGroup saved = group_of(type, blocks + (column + c) * row_bytes, group);
       for (int i = 0; i < kGroup; ++i) put_level(panel, c, i, saved.level(i));
-      std::memcpy(panel + levels_bytes + 2 * c, &saved.scale, 2);
-      if (type != kQ4_0) std::memcpy(panel + levels_bytes + 2 * (kPanel + c), &saved.minimum, 2);
+      uint8_t* scale = panel + kLevelsBytes + 2 * c;
+      std::memcpy(scale, &saved.scale, 2);
+      if (type != kQ4_0) std::memcpy(scale + 2 * kPanel, &saved.minimum, 2);
     }
   }
 }
