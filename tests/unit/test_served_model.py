@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from streamwell.backends.scripted import ScriptedEngine
-from streamwell.core.engine_state import EngineState
+from streamwell.core.engine_state import EngineInfo, EngineState
+from streamwell.core.errors import LoadError
 from streamwell.core.types import Message
 from streamwell.service import served_model
+from streamwell.service.lifecycle import Phase
 from streamwell.service.served_model import ServedModel
 
 MODEL_IDS = 8
@@ -70,6 +72,33 @@ def test_a_tokenizer_larger_than_its_model_is_told_once(
     asyncio.run(scenario())
 
     assert expected == warnings.events
+
+
+class SlowEngine(ScriptedEngine):
+    """An engine that reads weights for ever."""
+
+    async def ready(self) -> EngineInfo:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+def test_a_tokenizer_that_cannot_be_loaded_is_told_before_all_weights_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The engine is given a moment to say more of the folder, and is then stopped."""
+    monkeypatch.setattr(served_model, "_LAST_WORDS_S", 0.01)
+
+    def load_encoder() -> Words:
+        raise LoadError("it has no tokens")
+
+    async def scenario() -> None:
+        engine = SlowEngine(lambda _ids, _seed, _index: 1, vocab_size=MODEL_IDS)
+        model = ServedModel(("m",), engine, load_encoder, {})
+        with pytest.raises(LoadError, match="it has no tokens"):
+            await model.load()
+        assert (Phase.UNLOADED, "it has no tokens") == (model.phase, model.error)
+
+    asyncio.run(scenario())
 
 
 def test_a_model_whose_tokenizer_is_missing_still_loads() -> None:

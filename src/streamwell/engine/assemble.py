@@ -8,7 +8,7 @@ code. Nothing in a model folder is executed unless it is trusted.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,11 @@ def assemble(
     model_config: Mapping[str, Any],
     max_model_len: int,
     report: Report,
+    check_cache: Callable[[int], object],
 ) -> Assembled:
     """The model in `path`; a damaged folder raises what it happens to raise.
+
+    `check_cache` is told the bytes that a token takes in the cache before weights are read.
 
     Raises:
         LoadError: it cannot be loaded in the way asked for.
@@ -62,6 +65,7 @@ def assemble(
                 dtype=dtype_of(asked, model_config, device, keeps_rounding=keeps_rounding),
                 keeps_rounding=keeps_rounding,
                 report=report,
+                check_cache=check_cache,
             )
         )
 

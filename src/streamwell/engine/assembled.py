@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ class Plan:
     #: Whether weights that are rounded as they are saved stay so.
     keeps_rounding: bool
     report: Report
+    #: Told the bytes that a token takes in the cache, before weights are read; raises `LoadError`.
+    check_cache: Callable[[int], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

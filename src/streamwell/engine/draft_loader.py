@@ -45,6 +45,7 @@ def load_draft(
             draft_config,
             max_model_len,
             lambda stage, progress: report(f"draft model: {stage}", progress),
+            lambda _bytes_per_token: None,  # it has no cache of its own
         )
     except LoadError as error:
         raise LoadError(f"--speculative-model: {error}") from error

@@ -78,12 +78,17 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
     report("loading weights", 0.1)
     max_model_len = _max_model_len(config, model_config)
     draft = load_draft(config, model_config, max_model_len, report)
-    assembled = assemble(config, path, model_config, max_model_len, report)
+    drafted_bytes = draft.model.bytes_per_token if draft else 0
+    num_contexts = 2 if is_encoder_decoder(model_config) else 1
+
+    def num_blocks_of(bytes_per_token: int) -> int:
+        whole = bytes_per_token + drafted_bytes
+        return _num_blocks(config, whole, max_model_len, num_contexts)
+
+    assembled = assemble(config, path, model_config, max_model_len, report, num_blocks_of)
     model = assembled.model
     start_ids = assembled.start_ids
-    bytes_per_token = model.bytes_per_token + (draft.model.bytes_per_token if draft else 0)
-    num_contexts = 2 if start_ids else 1
-    num_blocks = _num_blocks(config, bytes_per_token, max_model_len, num_contexts)
+    num_blocks = num_blocks_of(model.bytes_per_token)
     model.allocate(num_blocks)
     eos = eos_token_ids(path, model_config, model.vocab_size)
     info = EngineInfo(

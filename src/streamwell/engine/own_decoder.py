@@ -26,6 +26,7 @@ from streamwell.engine.lora.fused import fuse
 from streamwell.engine.lora.layers import adaptable_layers
 from streamwell.engine.lora.table import adapter_table
 from streamwell.engine.native import library
+from streamwell.engine.native.cache import CacheShape
 from streamwell.engine.native.decoder import NativeDecoder, supports
 from streamwell.engine.native.low_rank import NativeAdapter
 from streamwell.engine.native_choice import (
@@ -105,6 +106,8 @@ def _native_decoder(
     plan: Plan, helper: ctypes.CDLL, spec: DecoderSpec, weights: CanonicalWeights, base: Base
 ) -> NativeDecoder:
     """A native decoder that has been tried out."""
+    cache = CacheShape(helper, plan.dtype, spec.num_kv_heads, spec.head_dim)
+    plan.check_cache(spec.num_layers * cache.bytes_per_token)
     prepare = functools.partial(NativeAdapter, base.layers, is_gated=spec.is_gated)
     model = NativeDecoder(
         helper,
@@ -148,6 +151,7 @@ def _lean_decoder(plan: Plan, spec: DecoderSpec, weights: PlacedWeights) -> Lean
     config = plan.config
     if config.compile and spec.experts is not None:
         raise LoadError("--compile does not work with mixtures of experts")
+    plan.check_cache(2 * spec.num_layers * spec.num_kv_heads * spec.head_dim * plan.dtype.itemsize)
     halves = compiled_halves(weights["model.norm.weight"].device) if config.compile else EAGER
     decoder = LeanDecoder(
         spec, weights, config.quantization, halves, max_positions=plan.max_model_len

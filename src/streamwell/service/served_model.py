@@ -27,6 +27,9 @@ from streamwell.text.response_parser import ResponseParser
 
 log = structlog.get_logger()
 
+#: How long an engine may take to say what is wrong with a folder whose tokenizer cannot be loaded.
+_LAST_WORDS_S = 5.0
+
 
 class Encoder(Protocol):
     """Words to ids and back; the encoding half blocks and is called in worker threads."""
@@ -185,11 +188,18 @@ class ServedModel(Loadable):
         await asyncio.to_thread(self._check_memory)
         self.engine.start()
         encoder = asyncio.create_task(asyncio.to_thread(self._load_encoder))
+        ready = asyncio.create_task(self.engine.ready())
         try:
-            info = await self.engine.ready()  # what the engine says of a bad folder is clearer
+            await asyncio.wait((ready, encoder), return_when=asyncio.FIRST_EXCEPTION)
+            # what the engine says of a bad folder is clearer, and said before it reads the weights
+            await asyncio.wait((ready,), timeout=_LAST_WORDS_S)
+            if not ready.done():
+                await encoder  # has failed
+            info = await ready
             self._encoder, self.info = await encoder, info
         finally:
-            await asyncio.wait([encoder])
+            ready.cancel()
+            await asyncio.wait((ready, encoder))
             encoder.exception()  # it may be that the engine failed too, and says why
         if self._encoder.vocab_size > info.vocab_size:
             log.warning(
