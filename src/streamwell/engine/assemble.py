@@ -62,7 +62,7 @@ def assemble(
                 model_config=model_config,
                 max_model_len=max_model_len,
                 device=device,
-                dtype=dtype_of(asked, model_config, device, keeps_rounding=keeps_rounding),
+                dtype=dtype_of(asked, model_config, device),
                 keeps_rounding=keeps_rounding,
                 report=report,
                 check_cache=check_cache,

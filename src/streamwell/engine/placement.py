@@ -37,11 +37,7 @@ def device_of(name: str) -> torch.device:
 
 
 def dtype_of(
-    config: EngineConfig,
-    model_config: Mapping[str, Any],
-    device: torch.device,
-    *,
-    keeps_rounding: bool = False,
+    config: EngineConfig, model_config: Mapping[str, Any], device: torch.device
 ) -> torch.dtype:
     """The dtype asked for, or the saved one, or the nearest that this device computes fast."""
     if config.dtype != "auto":
@@ -51,10 +47,8 @@ def dtype_of(
     )
     if device.type != "cpu" or saved is torch.float32:
         return saved
-    # float16 has no fast path on any CPU, bfloat16 only where the hardware has it; rounded weights
-    # are the native helper's, which computes in float32
-    is_rounded = keeps_rounding or config.quantization != "none"
-    return torch.bfloat16 if _has_bfloat16() and not is_rounded else torch.float32
+    # float16 has no fast path on any CPU, bfloat16 only where the hardware has it
+    return torch.bfloat16 if _has_bfloat16() else torch.float32
 
 
 class PlacedWeights(Mapping[str, torch.Tensor]):

@@ -97,7 +97,8 @@ class NativeDecoder:
     ) -> None:
         """Packs the weights; `max_positions` bounds the positions that are ever asked for.
 
-        `dtype` is what linear layers multiply in: float32, or bfloat16 where the helper has it.
+        `dtype` is that of the cache, and what linear layers multiply in that are not rounded:
+        float32, or bfloat16 where the helper has it.
         With `rounding`, which is these weights, those that are rounded as they are saved stay so.
         `adapters` are those that sequences may have.
         """

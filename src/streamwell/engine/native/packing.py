@@ -35,11 +35,14 @@ class Packer:
     ) -> None:
         """`dtype` is what layers multiply in, `factor` that of what they accumulate.
 
-        With `rounding`, which is these weights, those that are rounded as they are saved stay so.
+        In a model that is rounded the few layers that are not are computed in float32. With
+        `rounding`, which is these weights, those that are rounded as they are saved stay so.
         """
         self.library, self.dtype = library, dtype
         self._weights, self._rounding = weights, rounding
         self._quantization, self._factor = quantization, factor
+        is_rounded = rounding is not None or quantization != "none"
+        self._unrounded_dtype = torch.float32 if is_rounded else dtype
         self._memory = WeightMemory()
         self._kept: list[torch.Tensor | PackedLinear | ctypes.Array[Any]] = []
 
@@ -83,7 +86,7 @@ class Packer:
         kind = storage_kind(
             weight,
             quantization or self._quantization,
-            self.dtype,
+            self._unrounded_dtype,
             fast_pairs=bool(self.library.sw_has_fast_pairs()),
         )
         linear = PackedLinear(self.library, weight, bias, kind, self._factor, self._memory)

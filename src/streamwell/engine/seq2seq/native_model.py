@@ -66,7 +66,8 @@ class NativeSeq2Seq:
     ) -> None:
         """`weights` bear our names; input and output have at most `max_model_len` tokens each.
 
-        `dtype` is what linear layers multiply in: float32, or bfloat16 where the helper has it.
+        `dtype` is that of the cache, and what linear layers multiply in that are not rounded:
+        float32, or bfloat16 where the helper has it.
         """
         check_shapes(spec, weights)
         self.start_ids = spec.start_ids
