@@ -41,7 +41,8 @@ class GgufWeights(SavedWeights):
             raise LoadError(f"{file} is of an architecture that is not known")
         self._architecture, self._heads = architecture, _heads(header.metadata)
         self._dtype = dtype
-        self._content = np.memmap(file, dtype=np.uint8, mode="c")  # torch wants what can be written
+        # torch wants what could be written to; slices of `memmap` itself are slow to make
+        self._content = np.asarray(np.memmap(file, dtype=np.uint8, mode="c"))
         self._infos = {
             name: info
             for saved_name, saved_info in header.tensors.items()

@@ -19,14 +19,13 @@ inline int64_t saved_bytes(int32_t type, int64_t k) {
   return k / kGroup * (type == kQ4_1 ? 20 : 18);
 }
 
-// Where a group of a row is, and what its levels stand for.
-struct SavedGroup {
-  const uint8_t* nibbles;
-  int apart;                // weights from a byte's low nibble to its high one
-  int shift;                // 4 if they begin with the high ones
-  uint16_t scale, minimum;  // float16
+constexpr int kHalfGroup = kGroup / 2;
 
-  int level(int i) const { return nibbles[i % apart] >> (shift + i / apart * 4) & 15; }
+// A group of a row: its levels, the first half in low nibbles and the others in high ones, as panels
+// have them too, and what they stand for.
+struct SavedGroup {
+  uint8_t levels[kHalfGroup];
+  uint16_t scale, minimum;  // float16
 };
 
 inline SavedGroup group_of_k(const uint8_t* row, int64_t group) {
@@ -38,18 +37,25 @@ inline SavedGroup group_of_k(const uint8_t* row, int64_t group) {
     scale = (packed[j + 4] & 15) | (packed[j - 4] >> 6 << 4);
     minimum = (packed[j + 4] >> 4) | (packed[j] >> 6 << 4);
   }
-  return {block + 16 + j / 2 * kGroup, kGroup, j % 2 * 4,
-          _cvtss_sh(half_at(block) * static_cast<float>(scale), 0),
-          _cvtss_sh(-half_at(block + 2) * static_cast<float>(minimum), 0)};
+  SavedGroup found;
+  const uint8_t* nibbles = block + 16 + j / 2 * kGroup;
+  const int shift = j % 2 * 4;
+  for (int i = 0; i < kHalfGroup; ++i)
+    found.levels[i] = static_cast<uint8_t>((nibbles[i] >> shift & 15) |
+                                           (nibbles[i + kHalfGroup] >> shift & 15) << 4);
+  found.scale = _cvtss_sh(half_at(block) * static_cast<float>(scale), 0);
+  found.minimum = _cvtss_sh(-half_at(block + 2) * static_cast<float>(minimum), 0);
+  return found;
 }
 
 inline SavedGroup group_of(int32_t type, const uint8_t* row, int64_t group) {
   if (type == kQ4_K) return group_of_k(row, group);
   const bool has_minimum = type == kQ4_1;
   const uint8_t* block = row + group * (has_minimum ? 20 : 18);
-  SavedGroup found = {block + (has_minimum ? 4 : 2), kGroup / 2, 0, 0, 0};
+  SavedGroup found;
   std::memcpy(&found.scale, block, 2);
   if (has_minimum) std::memcpy(&found.minimum, block + 2, 2);
+  std::memcpy(found.levels, block + (has_minimum ? 4 : 2), kHalfGroup);
   return found;
 }
 
@@ -61,7 +67,8 @@ inline void pack_saved_panel(int32_t type, const uint8_t* blocks, int64_t n, int
     std::memset(panel, 0, group_bytes);
     for (int c = 0; c < kPanel && column + c < n; ++c) {
       const SavedGroup saved = group_of(type, blocks + (column + c) * row_bytes, group);
-      for (int i = 0; i < kGroup; ++i) put_level(panel, c, i, saved.level(i));
+      for (int i = 0; i < kHalfGroup; i += 4)
+        std::memcpy(panel + level_byte(c, i), saved.levels + i, 4);
       uint8_t* scale = panel + kLevelsBytes + 2 * c;
       std::memcpy(scale, &saved.scale, 2);
       if (type != kQ4_0) std::memcpy(scale + 2 * kPanel, &saved.minimum, 2);
