@@ -17,7 +17,7 @@ from streamwell.engine.drafter import NgramDrafter
 from streamwell.engine.loader import LoadedModel, load
 from streamwell.engine.loop import EngineLoop
 from streamwell.engine.messages import Add, EngineConfig
-from streamwell.engine.native.batch import BLOCK_SIZE as NATIVE_BLOCK_SIZE
+from streamwell.engine.native import BLOCK_SIZE as NATIVE_BLOCK_SIZE
 from streamwell.engine.scheduler import Scheduler
 
 MAX_MODEL_LEN, MAX_NUM_SEQS = 64, 8

@@ -14,8 +14,10 @@ from tiny_models import CONFIGS, VOCAB_SIZE, build_config
 from transformers import AutoModelForCausalLM
 
 from streamwell.core.types import GenerateRequest
+from streamwell.engine import own_decoder
 from streamwell.engine.loader import LoadedModel
-from streamwell.engine.native.batch import BLOCK_SIZE as NATIVE_BLOCK_SIZE
+from streamwell.engine.native import BLOCK_SIZE as NATIVE_BLOCK_SIZE
+from streamwell.engine.native_choice import HelperBrokenError
 from streamwell.models.resolve import resolve
 
 pytestmark = pytest.mark.slow
@@ -96,54 +98,34 @@ def test_tokens_are_those_of_transformers_with_the_same_file(tmp_path: Path, kin
     ("name", "kind", "quantization"),
     [
         ("llama", "Q4_0", "int4"),
-        ("llama-biases-tied", "Q4_0", "int4"),
-        ("phi3-longrope", "Q4_0", "int4"),
-        ("gemma2", "Q4_0", "int4"),
-        ("mixtral", "Q4_0", "int4"),
-        ("qwen3-moe", "Q4_0", "int4"),
-        ("qwen2-moe", "Q8_0", "int8"),
         ("llama", "Q8_0", "int8"),
+        ("llama", "Q5_0", "int8"),
         ("llama", "F16", "none"),
+        ("llama-biases-tied", "Q4_0", "int4"),
+        ("phi3-longrope", "Q4_1", "int4"),
+        ("gemma2", "Q4_0", "int4"),
+        ("mixtral", "Q4_1", "int4"),
+        ("qwen3-moe", "Q8_0", "int8"),
+        ("qwen2-moe", "Q4_0", "int4"),
     ],
 )
 def test_what_is_rounded_in_the_file_stays_so(
     tmp_path: Path, name: str, kind: str, quantization: str
 ) -> None:
-    """Tokens are those of floats that are rounded anew, where that gives the same numbers."""
+    """Logits are near those of the floats in the file: what is rounded beside is inputs."""
     changes = {"shared_expert_intermediate_size": 64} if name == "qwen2-moe" else {}
-    folder = build_changed(name, tmp_path / "model", tie_word_embeddings=True, **changes)
+    folder = build_changed(name, tmp_path / "model", **changes)
     file = resolve(str(write_gguf(folder, tmp_path / "tiny.gguf", kind)))
-    requests = make_requests(VOCAB_SIZE)[:8]
+    chunks = [whole(sequence) for sequence in make_sequences(name)]
 
     kept = load_model(file, "native", "auto")
 
     assert quantization == kept.info.quantization
-    assert tokens_by(load_model(file, "native", quantization), requests) == tokens_by(
-        kept, requests
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "least"),
-    [
-        ("llama", "Q8_0", 0.999),
-        ("llama", "Q4_0", 0.999),
-        ("phi3-longrope", "Q4_1", 0.998),
-        ("mixtral", "Q4_1", 0.98),  # a router that is all but undecided takes another expert
-    ],
-)
-def test_logits_are_near_those_of_the_floats_in_the_file(
-    tmp_path: Path, name: str, kind: str, least: float
-) -> None:
-    """Embeddings that are no output layer stay rounded, too; what is rounded beside is inputs."""
-    file = resolve(str(write_gguf(build_changed(name, tmp_path / "m"), tmp_path / "m.gguf", kind)))
-    chunks = [whole(sequence) for sequence in make_sequences(name)]
-
-    kept = last_logits(load_model(file, "native", "auto").runner.model, chunks)
-
     floats = load_model(file, "torch", block_size=NATIVE_BLOCK_SIZE)
-    expected = last_logits(floats.runner.model, chunks)
-    assert torch.nn.functional.cosine_similarity(kept, expected).mean() > least
+    logits = [last_logits(model.runner.model, chunks) for model in (kept, floats)]
+    # a router that is all but undecided takes another expert
+    least = 0.98 if name in ("mixtral", "qwen2-moe", "qwen3-moe") else 0.998
+    assert torch.nn.functional.cosine_similarity(*logits).mean() > least
 
 
 def test_pytorch_computes_with_the_floats_of_a_rounded_file(tmp_path: Path) -> None:
@@ -159,3 +141,19 @@ def test_pytorch_computes_with_the_floats_of_a_rounded_file(tmp_path: Path) -> N
         model.info.warnings,
     )
     assert tokens_by(load_model(file, "torch"), requests) == tokens_by(model, requests)
+
+
+def test_a_helper_that_fails_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights become floats then, which take more memory than the file promised."""
+
+    def fail(_helper: object, _build: object) -> None:
+        raise HelperBrokenError("it failed")
+
+    monkeypatch.setattr(own_decoder, "run_by", fail)
+    folder = build_changed("llama", tmp_path / "model")
+    file = resolve(str(write_gguf(folder, tmp_path / "tiny.gguf", "Q4_0")))
+
+    info = load_model(file, "auto", "auto", block_size=NATIVE_BLOCK_SIZE).info
+
+    assert ("torch", "none") == (info.implementation, info.quantization)
+    assert "weights that are rounded in the file become floats: it failed" == info.warnings[0]

@@ -12,8 +12,7 @@ from tiny_adapters import build_adapters
 from tiny_models import build
 
 from streamwell.engine.loader import LoadedModel
-from streamwell.engine.native import library
-from streamwell.engine.native.batch import BLOCK_SIZE
+from streamwell.engine.native import BLOCK_SIZE, library
 from streamwell.engine.sequence import Chunk, Sequence
 
 pytestmark = pytest.mark.slow

@@ -15,8 +15,7 @@ from native_rig import last_logits, make_sequences, whole
 from safetensors.torch import load_file, save_file
 
 from streamwell.engine.model_runner import Model
-from streamwell.engine.native import library
-from streamwell.engine.native.batch import BLOCK_SIZE
+from streamwell.engine.native import BLOCK_SIZE, library
 from streamwell.engine.native.decoder import NativeDecoder
 from streamwell.engine.seq2seq.native_model import NativeSeq2Seq
 from streamwell.engine.sequence import Chunk

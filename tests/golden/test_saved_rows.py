@@ -16,12 +16,12 @@ from streamwell.engine.native.linear import PackedLinear, storage_kind
 from streamwell.engine.native.packing import Packer
 from streamwell.engine.native.structures import Kind
 from streamwell.engine.saved_weights import SavedRows, SavedWeights
-from streamwell.models.gguf_header import FOUR_BITS, TYPES
+from streamwell.models.gguf_header import KEPT, TYPES
 
 pytestmark = pytest.mark.slow
 
 #: What the scales, and minimums, that a block begins with take.
-HALVES = {"Q4_0": 1, "Q4_1": 2, "Q4_K": 2}
+HALVES = {"Q4_0": 1, "Q4_1": 2, "Q8_0": 1, "Q4_K": 2}
 
 
 @pytest.fixture(params=library.instruction_sets())
@@ -34,7 +34,7 @@ def helper(request: pytest.FixtureRequest) -> ctypes.CDLL:
 def make_rows(kind: str, n: int, k: int) -> SavedRows:
     """Blocks of any bits, but for their scales, which are of the size of real ones."""
     generator = np.random.default_rng(0)
-    _, block_size, block_bytes = TYPES[FOUR_BITS[kind]]
+    _, block_size, block_bytes = TYPES[KEPT[kind]]
     blocks = generator.integers(0, 256, (n, k // block_size, block_bytes), dtype=np.uint8)
     scales = generator.normal(0, 0.01, (n, k // block_size, HALVES[kind])).astype(np.float16)
     blocks[..., : 2 * HALVES[kind]] = scales.view(np.uint8).reshape(*blocks.shape[:2], -1)
@@ -50,7 +50,7 @@ def pack(helper: ctypes.CDLL, rows: SavedRows, bias: torch.Tensor | None = None)
     return PackedLinear(helper, rows, bias, storage_kind(rows, "none"))
 
 
-@pytest.mark.parametrize("kind", FOUR_BITS)
+@pytest.mark.parametrize("kind", KEPT)
 @pytest.mark.parametrize(("n", "k"), [(1, 256), (33, 512), (150, 2304)])
 def test_every_weight_is_that_of_the_file(helper: ctypes.CDLL, kind: str, n: int, k: int) -> None:
     """Multiplied one by one, by inputs that are rounded to themselves; and read row by row."""
@@ -69,7 +69,7 @@ def test_every_weight_is_that_of_the_file(helper: ctypes.CDLL, kind: str, n: int
     torch.testing.assert_close(unpacked[order], weights, rtol=0, atol=atol.item())
 
 
-@pytest.mark.parametrize("kind", FOUR_BITS)
+@pytest.mark.parametrize("kind", KEPT)
 def test_a_row_does_not_depend_on_its_neighbours(helper: ctypes.CDLL, kind: str) -> None:
     """Alone or among 299 others, at any place, a row gives the same bits."""
     linear = pack(helper, make_rows(kind, 150, 2304))
@@ -80,7 +80,7 @@ def test_a_row_does_not_depend_on_its_neighbours(helper: ctypes.CDLL, kind: str)
         assert torch.equal(alone[-rows:], linear(x[-rows:]))
 
 
-@pytest.mark.parametrize("kind", FOUR_BITS)
+@pytest.mark.parametrize("kind", KEPT)
 def test_instruction_sets_agree(kind: str) -> None:
     """A layer gives the same bits on every processor."""
     rows = make_rows(kind, 150, 768)
@@ -119,10 +119,11 @@ class FakeWeights(SavedWeights):
         (("Q4_K", "Q4_K"), Kind.INT4_MINIMUM),
         (("Q4_1", "Q4_1"), Kind.INT4_MINIMUM),
         (("Q4_0", "Q4_0"), Kind.INT4),
-        (("Q4_K", "Q4_0"), Kind.INT8),
-        (("Q4_K", "Q6_K"), Kind.INT8),
-        (("Q3_K", "Q3_K"), Kind.INT8),
-        (("Q8_0", None), Kind.INT8),
+        (("Q8_0", "Q8_0"), Kind.INT8_GROUPS),
+        (("Q4_K", "Q4_0"), Kind.INT8_GROUPS),
+        (("Q4_K", "Q6_K"), Kind.INT8_GROUPS),
+        (("Q3_K", "Q3_K"), Kind.INT8_GROUPS),
+        (("Q8_0", None), Kind.INT8_GROUPS),
         ((None, None), Kind.FLOAT32),
     ],
 )
@@ -135,7 +136,7 @@ def test_a_layer_keeps_what_all_of_its_parts_have(
 
     assert stored == packer.linear("a", "b").struct.kind
     assert stored == packer.gated("a", "b").struct.kind
-    head = Kind.FLOAT32 if kinds[0] is None else Kind.INT8
+    head = Kind.FLOAT32 if kinds[0] is None else Kind.INT8_GROUPS
     assert head == packer.head("a").struct.kind
     table = packer.table("a")
     assert isinstance(table, PackedLinear) == (kinds[0] is not None)

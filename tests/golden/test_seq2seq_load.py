@@ -17,7 +17,7 @@ from streamwell.core.errors import LoadError
 from streamwell.core.types import GenerateRequest, SamplingParams
 from streamwell.engine.loader import DEFAULT_MAX_INPUT_LEN, LoadedModel, load
 from streamwell.engine.messages import EngineConfig
-from streamwell.engine.native.batch import BLOCK_SIZE as NATIVE_BLOCK_SIZE
+from streamwell.engine.native import BLOCK_SIZE as NATIVE_BLOCK_SIZE
 from streamwell.engine.seq2seq.attention import DistanceBias
 from streamwell.engine.seq2seq.embeddings import sinusoids
 from streamwell.engine.seq2seq.families import RelativeBias, describe, is_encoder_decoder

@@ -13,8 +13,7 @@ from tiny_seq2seq import build
 from streamwell.core.errors import LoadError
 from streamwell.core.types import SamplingParams
 from streamwell.engine.loader import LoadedModel
-from streamwell.engine.native import library
-from streamwell.engine.native.batch import BLOCK_SIZE
+from streamwell.engine.native import BLOCK_SIZE, library
 from streamwell.engine.quantization import rounded
 from streamwell.engine.seq2seq.native_model import NativeSeq2Seq
 from streamwell.engine.sequence import Chunk, Sequence

@@ -16,10 +16,9 @@ from tiny_models import build
 
 from streamwell.core.errors import LoadError
 from streamwell.engine.loader import LoadedModel
-from streamwell.engine.native import library
-from streamwell.engine.native.batch import BLOCK_SIZE
+from streamwell.engine.native import BLOCK_SIZE, library
 from streamwell.engine.native.decoder import NativeDecoder
-from streamwell.engine.native.linear import passes_self_test
+from streamwell.engine.native.self_test import passes_self_test
 
 pytestmark = pytest.mark.slow
 

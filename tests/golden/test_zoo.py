@@ -26,7 +26,7 @@ from streamwell.core.types import GenerateRequest, SamplingParams
 from streamwell.engine import assemble
 from streamwell.engine.families import DecoderSpec, Rope, describe
 from streamwell.engine.loader import LoadedModel
-from streamwell.engine.native.batch import BLOCK_SIZE as NATIVE_BLOCK_SIZE
+from streamwell.engine.native import BLOCK_SIZE as NATIVE_BLOCK_SIZE
 from streamwell.engine.sequence import Chunk, Sequence
 from streamwell.models.small_files import read_object
 

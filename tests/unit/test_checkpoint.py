@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import save_file
 
@@ -74,3 +75,15 @@ def test_what_is_saved_in_one_is_read_once_for_all_of_its_parts() -> None:
     assert [] == weights.read
     assert torch.equal(torch.cat([canonical[name] for name in names]), weights[_QKV])
     assert [_QKV, _QKV] == weights.read  # the second time by this test
+
+
+def test_a_weight_that_is_there_twice_is_refused() -> None:
+    """Fused with others and by itself: nobody can tell which of them is meant."""
+    weights = CountingWeights(
+        {_QKV: torch.randn(32, 16), "model.layers.0.self_attn.q_proj.weight": torch.randn(16, 16)}
+    )
+    spec = describe(CONFIG)
+    assert spec is not None
+
+    with pytest.raises(RuntimeError, match=r"another tensor are both .*q_proj\.weight"):
+        canonical_weights(CONFIG, spec, weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +11,16 @@ from typing import Any
 import pytest
 from gguf_bytes import Tensor, Value, gguf
 
-from streamwell.core.errors import LoadError
-from streamwell.models import cache_dir
+from streamwell.core.errors import LoadError, NotEnoughMemory
+from streamwell.engine import native
+from streamwell.models import cache_dir, memory
+from streamwell.models.gguf_folder import check_unchanged
+from streamwell.models.inspection import inspect_model
 from streamwell.models.outline import Outline, describe_folder, size_in_memory, size_on_disk
 from streamwell.models.resolve import resolve
 from streamwell.models.weights import has_rounded_weights, is_gguf, read_headers
+from streamwell.settings import Settings
+from streamwell.wiring.models import check_memory
 
 LLAMA: dict[str, Value] = {
     "general.architecture": "llama",
@@ -89,21 +95,62 @@ def test_it_has_what_a_model_folder_has(write: Write) -> None:
     assert Outline("llama", 256) == describe_folder(folder)
 
 
-def test_what_rounded_weights_take_in_memory(write: Write) -> None:
-    """Five or eight bits a number where they stay rounded, two bytes where they do not."""
+@pytest.fixture
+def rounded(write: Write) -> Path:
+    """The folder of a file with weights of eight bits, of four, and of 32."""
     tensors = [
         Tensor("token_embd.weight", (64, 4), kind=8),
         Tensor("blk.0.attn_q.weight", (64, 4), kind=2, offset=288),
         Tensor("output_norm.weight", (64,), kind=0, offset=448),
     ]
     file = write()
-    metadata = {key: value for key, value in LLAMA.items() if value is not None}
-    file.write_bytes(gguf(metadata, tensors, bytes(448 + 256)))
-    folder = resolve(str(file))
+    file.write_bytes(gguf(LLAMA, tensors, bytes(448 + 256)))
+    return resolve(str(file))
+
+
+def test_what_rounded_weights_take_in_memory(rounded: Path) -> None:
+    """Five or 8.5 bits a number where they stay rounded, two bytes where they do not."""
+    folder = rounded
 
     assert has_rounded_weights(folder)
-    assert 256 + 160 + 256 == size_in_memory(folder, keeps_rounding=True)
+    assert 272 + 160 + 256 == size_in_memory(folder, keeps_rounding=True)
     assert 512 + 512 + 256 == size_in_memory(folder, keeps_rounding=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fits"),
+    [
+        ({}, True),
+        ({"model_impl": "native"}, True),
+        ({"model_impl": "torch"}, False),
+        ({"quantization": "none"}, False),
+        ({"compile": True}, False),
+        ({"device": "cuda"}, False),
+        ({"block_size": 32}, False),
+    ],
+)
+def test_only_the_native_helper_is_taken_to_keep_weights_rounded(
+    rounded: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], *, fits: bool
+) -> None:
+    """Where PyTorch will compute, there must be memory for floats."""
+    monkeypatch.setattr(memory, "available_bytes", lambda: memory.PROCESS_BYTES + 1000)
+    monkeypatch.setattr(native, "is_compiled", lambda: True)
+    refused = contextlib.nullcontext() if fits else pytest.raises(NotEnoughMemory)
+
+    with refused:
+        check_memory(Settings(**changes), rounded, draft=None)
+
+
+def test_a_file_that_was_replaced_is_not_read_by_the_old_one_s_config(write: Write) -> None:
+    """Its folder says what the file said that it was made for."""
+    folder = resolve(str(write()))
+    check_unchanged(folder)
+    check_unchanged(folder.parent)  # no folder of ours
+
+    file = write({"llama.context_length": 512})
+
+    with pytest.raises(LoadError, match=rf"{file} has changed"):
+        inspect_model(folder)
 
 
 def test_it_is_made_once_for_each_file(write: Write) -> None:

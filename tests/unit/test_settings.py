@@ -279,6 +279,7 @@ def test_what_vllm_does_not_know_is_refused(flag: str, value: object) -> None:
 
     assert flag == refused.value.param
     assert "vllm" == Settings(engine="vllm", model_impl="transformers", max_num_seqs=8).engine
+    assert "vllm" == Settings(engine="vllm", quantization="none").engine
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ code. Nothing in a model folder is executed unless it is trusted.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model
 from streamwell.engine.native import library
 from streamwell.engine.native_choice import (
+    HelperBrokenError,
     NoHelperError,
     choose_helper,
     run_by,
@@ -46,7 +47,8 @@ def assemble(
 ) -> Assembled:
     """The model in `path`; a damaged folder raises what it happens to raise.
 
-    `check_cache` is told the bytes that a token takes in the cache before weights are read.
+    `check_cache` is told the bytes that a token takes in the cache of a decoder of ours, before its
+    weights are read.
 
     Raises:
         LoadError: it cannot be loaded in the way asked for.
@@ -71,10 +73,16 @@ def assemble(
 
     if config.quantization != "auto":
         return assemble_as(config.quantization)
+    warnings: tuple[str, ...] = ()
     if device.type == "cpu" and has_rounded_weights(path):
-        with contextlib.suppress(NoHelperError):
+        try:
             return assemble_as("none", keeps_rounding=True)
-    return assemble_as("none")
+        except HelperBrokenError as reason:
+            warnings = (f"weights that are rounded in the file become floats: {reason}",)
+        except NoHelperError:
+            pass  # nobody has asked for it
+    assembled = assemble_as("none")
+    return replace(assembled, warnings=(*warnings, *assembled.warnings))
 
 
 def _assemble(plan: Plan) -> Assembled:

@@ -31,7 +31,8 @@ class Plan:
     #: Whether weights that are rounded as they are saved stay so.
     keeps_rounding: bool
     report: Report
-    #: Told the bytes that a token takes in the cache, before weights are read; raises `LoadError`.
+    #: Told the bytes that a token takes in the cache of a decoder of ours, before its weights are
+    #: read; raises `LoadError`.
     check_cache: Callable[[int], object]
 
 

@@ -1,7 +1,7 @@
 """Reads the tensors of a GGUF file, under the names and in the layouts of Transformers.
 
-Rounded ones are turned back into floats by the `gguf` package of llama.cpp, some rows at a time;
-the others are read from the file when they are used.
+Rounded ones are turned back into floats by the `gguf` package of llama.cpp, some rows at a time.
+None of them is a view of the file, which may be replaced while the model is used.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _check_package(kind: str) -> None:
 
 def _read(raw: npt.NDArray[np.uint8], info: TensorInfo, dtype: torch.dtype) -> torch.Tensor:
     if info.dtype in _PLAIN:
-        return torch.from_numpy(raw).view(_PLAIN[info.dtype]).view(info.shape)
+        return torch.from_numpy(raw.copy()).view(_PLAIN[info.dtype]).view(info.shape)
     from gguf import GGMLQuantizationType
     from gguf.quants import dequantize
 

@@ -11,9 +11,8 @@ import torch
 from streamwell.core.errors import LoadError
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model
-from streamwell.engine.native import library
-from streamwell.engine.native.batch import BLOCK_SIZE
-from streamwell.engine.native.linear import passes_self_test
+from streamwell.engine.native import BLOCK_SIZE, library
+from streamwell.engine.native.self_test import passes_self_test
 
 #: What a helper that does not fit this machine, or is damaged, does to its callers.
 _FAILURES = (ctypes.ArgumentError, AttributeError, OSError, RuntimeError)

@@ -2,7 +2,8 @@
 
 `int8` has a scale per output; `int4` has one per 32 inputs of an output, as llama.cpp's Q4_0. The
 native helper computes with the small integers themselves; here they are turned back into floats, so
-that PyTorch runs the same model at full size.
+that PyTorch runs the same model at full size. `int8_groups`, as Q8_0, is the helper's alone: for
+weights that a GGUF file has rounded to more than four bits.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ def head_quantization(quantization: str) -> str:
 
 
 def effective(quantization: str, in_features: int) -> str:
-    """What weights of so many inputs are rounded to: int4 wants whole groups."""
-    return "int8" if quantization == "int4" and in_features % GROUP else quantization
+    """What weights of so many inputs are rounded to: groups are to be whole."""
+    is_whole = in_features % GROUP == 0
+    return quantization if is_whole or quantization not in ("int4", "int8_groups") else "int8"
 
 
 def in_effect(quantization: str, widths: Iterable[int]) -> str:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from streamwell.models.gguf_header import FOUR_BITS, TYPES
+from streamwell.models.gguf_header import FOUR_BITS, KEPT, TYPES
 
 
 @dataclass(frozen=True, slots=True)
 class SavedRows:
-    """A matrix in one of the types of `FOUR_BITS`: rows of blocks of small numbers with scales."""
+    """A matrix in one of the types of `KEPT`: rows of blocks of small numbers with scales."""
 
     kind: str
     #: `[n, bytes of a row]` uint8.
@@ -22,7 +22,7 @@ class SavedRows:
     def shape(self) -> tuple[int, int]:
         """Outputs and inputs."""
         num_rows, row_bytes = self.blocks.shape
-        _, block_size, block_bytes = TYPES[FOUR_BITS[self.kind]]
+        _, block_size, block_bytes = TYPES[KEPT[self.kind]]
         return num_rows, row_bytes // block_bytes * block_size
 
 
@@ -37,7 +37,7 @@ class SavedWeights(Mapping[str, torch.Tensor]):
         return None
 
     def saved_rows(self, name: str) -> SavedRows:
-        """One of a type of `FOUR_BITS`, as it is saved."""
+        """One of a type of `KEPT`, as it is saved."""
         raise KeyError(name)
 
     def __contains__(self, name: object) -> bool:
@@ -61,14 +61,7 @@ def joined(
     return replace(first, blocks=whole) if isinstance(first, SavedRows) else whole
 
 
-def kept_as(kind: str | None) -> str:
-    """What weights of a type become where they stay rounded: `none`, `int8` or `int4`."""
-    if kind is None:
-        return "none"
-    return "int4" if kind in FOUR_BITS else "int8"
-
-
 def kept_in_all(kinds: Iterable[str | None]) -> str:
-    """The same for a whole model, e.g. `int4+int8`."""
-    kept = {kept_as(kind) for kind in kinds}
-    return "+".join(sorted(kept - {"none"})) or "none"
+    """What a model is rounded to whose weights stay rounded, e.g. `int4+int8`."""
+    rounded = {kind for kind in kinds if kind is not None}
+    return "+".join(sorted({"int4" if kind in FOUR_BITS else "int8" for kind in rounded})) or "none"

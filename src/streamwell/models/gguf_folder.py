@@ -17,7 +17,7 @@ from typing import Any
 from streamwell.core.errors import LoadError
 from streamwell.models import cache_dir
 from streamwell.models.gguf_config import config_of, generation_config_of
-from streamwell.models.gguf_header import read_gguf
+from streamwell.models.gguf_header import GgufHeader, read_gguf
 
 #: What the weights are called in such a folder.
 WEIGHTS = "model.gguf"
@@ -67,8 +67,7 @@ def folder_of_gguf(file: Path) -> Path:
     """
     file = file.absolute()
     header = read_gguf(file)
-    key = hashlib.sha256(f"{_VERSION}\n{file}\n{header.digest}".encode()).hexdigest()
-    folder = cache_dir("gguf") / key[:32]
+    folder = cache_dir("gguf") / _name_of(file, header)
     if folder.is_dir():
         return folder
     try:
@@ -93,6 +92,23 @@ def folder_of_gguf(file: Path) -> Path:
     except OSError as error:
         raise LoadError(f"cannot write {folder}: {error.strerror}") from error
     return folder
+
+
+def check_unchanged(folder: Path) -> None:
+    """Compare a GGUF file with the folder that was made for it; other folders are as they are.
+
+    Raises:
+        LoadError: it says something else by now.
+    """
+    if folder.parent != cache_dir("gguf") or not (folder / WEIGHTS).is_symlink():
+        return
+    file = (folder / WEIGHTS).readlink()
+    if folder.name != _name_of(file, read_gguf(file)):
+        raise LoadError(f"{file} has changed since the server was started; start it again")
+
+
+def _name_of(file: Path, header: GgufHeader) -> str:
+    return hashlib.sha256(f"{_VERSION}\n{file}\n{header.digest}".encode()).hexdigest()[:32]
 
 
 def _move(new: Path, folder: Path) -> None:

@@ -51,8 +51,10 @@ TYPES: Mapping[int, tuple[str, int, int]] = {
 }
 #: Types that hold floats as they are.
 PLAIN = frozenset({"F32", "F16", "BF16"})
-#: Types with four bits a weight, at even distances, by their numbers.
-FOUR_BITS: Mapping[str, int] = {"Q4_0": 2, "Q4_1": 3, "Q4_K": 12}
+#: Types with four bits a weight, at even distances.
+FOUR_BITS = frozenset({"Q4_0", "Q4_1", "Q4_K"})
+#: Types that the native helper can keep as they are, by their numbers.
+KEPT: Mapping[str, int] = {"Q4_0": 2, "Q4_1": 3, "Q8_0": 8, "Q4_K": 12}
 #: Types of values by their numbers, as `struct` has them.
 _SCALARS = {
     0: "B",

@@ -14,6 +14,7 @@ from typing import Any
 
 from streamwell.core.errors import LoadError
 from streamwell.models.claims import check_claims, walk
+from streamwell.models.gguf_folder import check_unchanged
 from streamwell.models.quantized import check_packages
 from streamwell.models.small_files import check_sizes, read_if_there, read_object
 from streamwell.models.values import check_config, check_generation
@@ -34,6 +35,7 @@ def inspect_model(path: Path, *, trust_remote_code: bool = False) -> None:
         LoadError: says what is wrong, in which file.
     """
     _check_folder(path)
+    check_unchanged(path)
     if (path / "adapter_config.json").exists():
         raise LoadError(f"{path} holds an adapter (adapter_config.json), not a whole model")
     config = read_object(path / "config.json")

@@ -106,7 +106,9 @@ def _of_engine(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _of_vllm(settings: Settings) -> Iterator[tuple[str, str]]:
     for field in fields(settings):
-        if field.name in _NOT_FOR_VLLM and getattr(settings, field.name) != field.default:
+        value = getattr(settings, field.name)
+        is_off = field.name == "quantization" and value == "none"  # which is what vLLM does
+        if field.name in _NOT_FOR_VLLM and value != field.default and not is_off:
             flag = ("no-" if field.default is True else "") + field.name.replace("_", "-")
             yield field.name, f"--{flag} does not work with --engine vllm"
     if settings.model_impl in ("native", "torch"):

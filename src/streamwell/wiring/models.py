@@ -7,6 +7,7 @@ from pathlib import Path
 
 from streamwell.core.engine_state import EngineStats
 from streamwell.core.errors import LoadError
+from streamwell.engine import native
 from streamwell.engine.launch import EngineProcess
 from streamwell.models import catalog
 from streamwell.models.memory import check_fits
@@ -75,12 +76,19 @@ def check_memory(settings: Settings, path: Path, draft: str | None) -> None:
     if not settings.check_memory or settings.engine == "scripted":
         return
     try:
-        keeps_rounding = settings.quantization == "auto"
+        keeps_rounding = _keeps_rounding(settings)
         folders = [path, *([Path(draft)] if draft else [])]
         weight_bytes = sum(size_in_memory(each, keeps_rounding=keeps_rounding) for each in folders)
     except (LoadError, OSError):
         return
     check_fits(weight_bytes, settings.quantization, _MIB * (settings.kv_cache_mib or 0))
+
+
+def _keeps_rounding(settings: Settings) -> bool:
+    """Whether the native helper may run a model: what is rounded stays so there alone."""
+    may_run = settings.model_impl in ("auto", "native") and not settings.compile
+    is_usual = settings.block_size == native.BLOCK_SIZE and settings.device in ("auto", "cpu")
+    return settings.quantization == "auto" and may_run and is_usual and native.is_compiled()
 
 
 def adapter_of(name: str, base: ServedModel, path: Path, *, is_at_start: bool) -> ServedAdapter:

@@ -42,13 +42,15 @@ class CanonicalWeights(SavedWeights):
     """
 
     def __init__(self, saved: SavedWeights, layout: Layout, spec: DecoderSpec) -> None:
-        """Raises `RuntimeError`: a tensor cannot be divided as the spec says."""
+        """Raises `RuntimeError`: a tensor cannot be divided as the spec says, or is there twice."""
         self._saved, self._layout, self._spec = saved, layout, spec
         self.outline: dict[str, torch.Tensor] = {}
         #: Where they are saved, and what they are called there once it is brought into our layout.
         self._sources: dict[str, tuple[str, str]] = {}
         for source, tensor in saved.outline.items():
             parts = canonical({source: tensor}, layout, spec)
+            if twice := sorted(parts.keys() & self.outline.keys()):
+                raise RuntimeError(f"{source} and another tensor are both {twice[0]}")
             self.outline |= parts
             self._sources |= {name: (source, name) for name in parts}
         #: The parts of one are mostly asked for one after the other.

@@ -9,12 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from streamwell.engine.native import BLOCK_SIZE
 from streamwell.engine.native.linear import make_workspace
 from streamwell.engine.native.structures import BatchStruct, SequencesStruct
 from streamwell.engine.sequence import Chunk
-
-#: Positions per cache block, as the helper lays them out.
-BLOCK_SIZE = 16
 
 Integers = npt.NDArray[np.int64]
 

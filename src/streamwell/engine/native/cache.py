@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from streamwell.engine.native.batch import BLOCK_SIZE
+from streamwell.engine.native import BLOCK_SIZE
 
 #: Keys and values of one layer.
 LayerCache = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]

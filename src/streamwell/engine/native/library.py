@@ -10,10 +10,8 @@ from pathlib import Path
 
 import torch
 
+from streamwell.engine.native import FOLDER
 from streamwell.engine.native.structures import BatchStruct, LinearStruct, StackStruct
-
-FOLDER = Path(__file__).parent / "lib"
-
 
 _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "sw_has_bfloat16": (c_int32, []),

@@ -9,14 +9,21 @@ import torch
 
 from streamwell.engine.native.structures import Activation, Epilogue, Kind, LinearStruct
 from streamwell.engine.native.weight_memory import WeightMemory
-from streamwell.engine.quantization import effective, rounded
+from streamwell.engine.quantization import effective
 from streamwell.engine.saved_weights import SavedRows
-from streamwell.models.gguf_header import FOUR_BITS
+from streamwell.models.gguf_header import KEPT
 
 _STORED = {
     torch.float32: Kind.FLOAT32,
     torch.bfloat16: Kind.BFLOAT16,
     torch.float16: Kind.FLOAT16,
+}
+_ROUNDED = {"int8": Kind.INT8, "int4": Kind.INT4, "int8_groups": Kind.INT8_GROUPS}
+_KEPT_AS = {
+    "Q4_0": Kind.INT4,
+    "Q4_1": Kind.INT4_MINIMUM,
+    "Q4_K": Kind.INT4_MINIMUM,
+    "Q8_0": Kind.INT8_GROUPS,
 }
 _PANEL = 32
 
@@ -30,7 +37,7 @@ def storage_kind(
 ) -> Kind:
     """How `[n, k]` weights are stored: as they are, rounded, or as `dtype` multiplies them.
 
-    What is rounded to four bits already stays so, whatever `quantization` says.
+    What is saved in rows that are rounded stays so, whatever `quantization` says.
 
     Bfloat16 is multiplied in pairs, or widened to floats where that is faster.
 
@@ -38,7 +45,7 @@ def storage_kind(
         ValueError: the helper does not know their dtype.
     """
     if isinstance(weight, SavedRows):
-        return Kind.INT4 if weight.kind == "Q4_0" else Kind.INT4_MINIMUM
+        return _KEPT_AS[weight.kind]
     if weight.dtype not in _STORED:
         raise ValueError(f"weights in {str(weight.dtype).removeprefix('torch.')} are not supported")
     kind = effective(quantization, weight.shape[1])
@@ -46,7 +53,7 @@ def storage_kind(
         return Kind.BFLOAT16_PAIRS if fast_pairs else Kind.BFLOAT16
     if kind == "none":
         return _STORED[weight.dtype]
-    return {"int8": Kind.INT8, "int4": Kind.INT4}[kind]
+    return _ROUNDED[kind]
 
 
 def are_stored(weights: Mapping[str, torch.Tensor]) -> bool:
@@ -97,7 +104,7 @@ class PackedLinear:
 
     def _pack(self, weight: torch.Tensor | SavedRows, kind: Kind) -> None:
         if isinstance(weight, SavedRows):
-            blocks, number = weight.blocks.contiguous(), FOUR_BITS[weight.kind]
+            blocks, number = weight.blocks.contiguous(), KEPT[weight.kind]
             self._library.sw_pack_saved(
                 number, blocks.data_ptr(), *weight.shape, self._weights.data_ptr()
             )
@@ -140,25 +147,6 @@ class PackedLinear:
     def read_rows(self, ids: torch.Tensor, out: torch.Tensor) -> None:
         """Write the weights of some outputs, `[count]` int64, unpacked to `[count, k]` float32."""
         self._library.sw_unpack_rows(self.struct, ids.data_ptr(), len(ids), out.data_ptr())
-
-
-def passes_self_test(library: ctypes.CDLL) -> bool:
-    """Compare a small layer of every storage with PyTorch's; a millisecond."""
-    generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(48, 64, generator=generator) / 8
-    x = torch.randn(3, 64, generator=generator)
-    stored = [(weight.to(dtype), "none") for dtype in _STORED]
-    stored += [(weight, "int8"), (weight, "int4")]
-    cases = [(saved, quantization, torch.float32) for saved, quantization in stored]
-    if library.sw_has_bfloat16():
-        cases.append((weight.bfloat16(), "none", torch.bfloat16))
-    for saved, quantization, dtype in cases:
-        linear = PackedLinear(library, saved, None, storage_kind(saved, quantization, dtype))
-        expected = x @ rounded(saved.float(), quantization).T
-        # activations are rounded too; what is wrong is wrong by the size of the results, one
-        if not torch.allclose(linear(x), expected, rtol=0, atol=0.1):
-            return False
-    return True
 
 
 def make_workspace(library: ctypes.CDLL, rows: int, in_features: int) -> torch.Tensor:

@@ -12,8 +12,8 @@ from streamwell.engine.native.linear import PackedLinear, interleave, storage_ki
 from streamwell.engine.native.structures import NormStruct
 from streamwell.engine.native.weight_memory import WeightMemory
 from streamwell.engine.quantization import head_quantization
-from streamwell.engine.saved_weights import SavedRows, SavedWeights, joined, kept_as
-from streamwell.models.gguf_header import FOUR_BITS
+from streamwell.engine.saved_weights import SavedRows, SavedWeights, joined
+from streamwell.models.gguf_header import FOUR_BITS, KEPT
 
 _Array = TypeVar("_Array", bound=ctypes.Array[Any])
 
@@ -60,7 +60,10 @@ class Packer:
 
     def head(self, name: str) -> PackedLinear:
         """The output layer, which decides between near tokens."""
-        return self.linear(name, quantization=head_quantization(self._form((name,))))
+        if self._rounding is None:
+            return self.linear(name, quantization=head_quantization(self._quantization))
+        is_coarse = not self._kinds((name,)).isdisjoint(FOUR_BITS)
+        return self.linear(name, quantization="int8_groups" if is_coarse else None)
 
     def table(self, name: str) -> torch.Tensor | PackedLinear:
         """Embeddings, whose rows are read one by one."""
@@ -124,16 +127,15 @@ class Packer:
         return {self._rounding.saved_kind(f"{name}.weight") for name in names}
 
     def _form(self, names: tuple[str, ...]) -> str:
-        """What a layer is rounded to: of several types, eight bits hold all."""
+        """What a layer is rounded to that is not kept as it is saved."""
         if self._rounding is None:
             return self._quantization
-        kinds = self._kinds(names)
-        return kept_as(kinds.pop()) if len(kinds) == 1 else "int8"
+        return "none" if self._kinds(names) == {None} else "int8_groups"
 
     def _parts(self, names: tuple[str, ...]) -> list[torch.Tensor | SavedRows]:
         """Matrices as they are saved, if they are all alike and stay so; else their floats."""
         kinds = self._kinds(names)
-        if self._rounding is None or len(kinds) > 1 or kinds.isdisjoint(FOUR_BITS):
+        if self._rounding is None or len(kinds) > 1 or kinds.isdisjoint(KEPT):
             return self._floats(names)
         return [self._rounding.saved_rows(f"{name}.weight") for name in names]
 

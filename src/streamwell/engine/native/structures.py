@@ -22,6 +22,8 @@ class Kind(IntEnum):
     BFLOAT16_PAIRS = 5
     #: Levels count from a least weight.
     INT4_MINIMUM = 6
+    #: With a scale for each group of inputs, where INT8 has one for all.
+    INT8_GROUPS = 7
 
 
 class Epilogue(IntEnum):

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from streamwell.core.errors import LoadError
+from streamwell.engine.native import BLOCK_SIZE
 from streamwell.engine.native.batch import (
-    BLOCK_SIZE,
     Batch,
     Buffers,
     Rows,

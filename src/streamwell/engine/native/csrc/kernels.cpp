@@ -53,7 +53,7 @@ void sw_pack(int32_t kind, const void* source, int32_t source_kind, int64_t n, i
   pack(kind, source, source_kind, n, k, static_cast<uint8_t*>(out), scales, offsets);
 }
 
-// The same of 4-bit weights in the blocks of a GGUF file.
+// The same of rounded weights in the blocks of a GGUF file.
 void sw_pack_saved(int32_t type, const void* blocks, int64_t n, int64_t k, void* out) {
   pack_saved(type, static_cast<const uint8_t*>(blocks), n, k, static_cast<uint8_t*>(out));
 }

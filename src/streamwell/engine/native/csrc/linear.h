@@ -12,6 +12,7 @@
 
 #include "call.h"
 #include "floats.h"
+#include "groups.h"
 #include "processor.h"
 #include "tiles.h"
 
@@ -290,6 +291,7 @@ inline void multiply(const Linear& linear, const float* x, int64_t rows, float* 
     case kInt8: return Multiplication<Int8Scheme>(call).run();
     case kInt4: return Multiplication<Int4>(call).run();
     case kInt4Minimum: return Multiplication<Int4Minimum>(call).run();
+    case kInt8Groups: return Multiplication<Int8Groups>(call).run();
     case kBfloat16Pairs:
 #if defined(__AVX512BF16__)
       return Multiplication<Bfloat16Scheme>(call).run();

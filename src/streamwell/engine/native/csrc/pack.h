@@ -1,9 +1,10 @@
 // Puts the `[n, k]` weights of a linear layer into panels, as `schemes.h` reads them.
 #pragma once
 
+#include <type_traits>
 #include <vector>
 
-#include "bytes.h"
+#include "groups.h"
 
 namespace streamwell {
 
@@ -80,44 +81,58 @@ inline void pack_int8(const float* rows, int64_t k, int64_t column, uint8_t* pan
   }
 }
 
-constexpr int kLevelsBytes = kGroup * kPanel / 2;  // of a group, before its scales
-
-// Where the level of one of a panel's outputs is in a group: in the low nibble, or the high one.
-inline int64_t level_byte(int c, int i) {
-  return c / kLanes * (kLevelsBytes / 2) + (i / 4 % 4 * kLanes + c % kLanes) * 4 + i % 4;
-}
-
-// Puts a level into its nibble, which is zero.
-inline void put_level(uint8_t* group, int c, int i, int level) {
-  group[level_byte(c, i)] |= static_cast<uint8_t>(level << (i / 16 * 4));
-}
-
 inline float half_at(const uint8_t* bytes) {
   uint16_t bits;
   std::memcpy(&bits, bytes, 2);
   return _cvtsh_ss(bits);
 }
 
+// The weight of largest magnitude in a group, or what is not a number if any of them is not finite.
+inline float extreme_of(const float* weights) {
+  float extreme = 0.0f, poison = 0.0f;
+  for (int i = 0; i < kGroup; ++i) poison += weights[i] * 0.0f;
+  for (int i = 0; i < kGroup; ++i)
+    if (std::fabs(weights[i]) > std::fabs(extreme)) extreme = weights[i];
+  return extreme + poison;
+}
+
+// Levels of one output in a group, as multiples of a scale, which is rounded to float16.
+template <class Scheme, class Levels, class Put>
+void pack_group(const float* weights, float scale, int c, uint8_t* group, int most, const Put& put) {
+  const uint16_t stored = _cvtss_sh(scale, 0);
+  const float rounded = _cvtsh_ss(stored);
+  const float divisor = rounded != 0.0f ? rounded : 1.0f;
+  std::memcpy(group + Scheme::level_bytes + 2 * c, &stored, 2);
+  for (int i = 0; i < kGroup; ++i) {
+    const int zero = static_cast<int>(Levels::zero);
+    const int level = static_cast<int>(std::nearbyintf(weights[i] / divisor)) + zero;
+    put(group + Levels::place(c, i), i, std::min(most, std::max(0, level)));
+  }
+}
+
 // The value of largest magnitude becomes -8, so that all 16 levels are used (as in Q4_0).
 inline void pack_int4(const float* rows, int64_t k, uint8_t* panel) {
+  const auto put = [](uint8_t* byte, int i, int level) {
+    *byte |= static_cast<uint8_t>(level << (i / 16 * 4));
+  };
   for (int64_t first = 0; first < k; first += kGroup, panel += Int4::w_bytes) {
     std::memset(panel, 0, Int4::w_bytes);
     for (int c = 0; c < kPanel; ++c) {
-      const float* row = rows + c * k + first;
-      float extreme = 0.0f, poison = 0.0f;
-      for (int i = 0; i < kGroup; ++i) poison += row[i] * 0.0f;
-      for (int i = 0; i < kGroup; ++i)
-        if (std::fabs(row[i]) > std::fabs(extreme)) extreme = row[i];
-      const uint16_t scale = _cvtss_sh(extreme / -8.0f + poison, 0);
-      const float rounded = _cvtsh_ss(scale);
-      const float divisor = rounded != 0.0f ? rounded : 1.0f;
-      std::memcpy(panel + kLevelsBytes + 2 * c, &scale, 2);
-      for (int i = 0; i < kGroup; ++i) {
-        const int level = static_cast<int>(std::nearbyintf(row[i] / divisor)) + 8;
-        put_level(panel, c, i, std::min(15, std::max(0, level)));
-      }
+      const float* weights = rows + c * k + first;
+      pack_group<Int4, FourBits>(weights, extreme_of(weights) / -8.0f, c, panel, 15, put);
     }
   }
+}
+
+// As Q8_0.
+inline void pack_int8_groups(const float* rows, int64_t k, uint8_t* panel) {
+  const auto put = [](uint8_t* byte, int, int level) { *byte = static_cast<uint8_t>(level); };
+  for (int64_t first = 0; first < k; first += kGroup, panel += Int8Groups::w_bytes)
+    for (int c = 0; c < kPanel; ++c) {
+      const float* weights = rows + c * k + first;
+      const float scale = std::fabs(extreme_of(weights)) / 127.0f;
+      pack_group<Int8Groups, EightBits>(weights, scale, c, panel, 255, put);
+    }
 }
 
 inline void pack(int32_t kind, const void* source, int32_t source_kind, int64_t n, int64_t k,
@@ -139,18 +154,19 @@ inline void pack(int32_t kind, const void* source, int32_t source_kind, int64_t 
       if (kind == kBfloat16Pairs) pack_bfloat16_pairs(rows.data(), k, target);
       if (kind == kInt8) pack_int8(rows.data(), k, column, target, scales, offsets);
       if (kind == kInt4) pack_int4(rows.data(), k, target);
+      if (kind == kInt8Groups) pack_int8_groups(rows.data(), k, target);
     }
   }
 }
 
-template <class Scheme>
-float four_bits_at(const uint8_t* panel, int c, int64_t k) {
+template <class Scheme, class Levels>
+float weight_at(const uint8_t* panel, int c, int64_t k) {
   const uint8_t* group = panel + k / kGroup * Scheme::w_bytes;
-  const int i = static_cast<int>(k % kGroup);
-  const int level = group[level_byte(c, i)] >> (i / 16 * 4) & 15;
-  const uint8_t* scale = group + kLevelsBytes + 2 * c;
-  if (Scheme::w_bytes == Int4::w_bytes) return static_cast<float>(level - 8) * half_at(scale);
-  return static_cast<float>(level) * half_at(scale) + half_at(scale + 2 * kPanel);
+  const auto level = static_cast<float>(Levels::level_at(group, c, static_cast<int>(k % kGroup)));
+  const uint8_t* scale = group + Scheme::level_bytes + 2 * c;
+  if constexpr (std::is_same_v<Scheme, Int4Minimum>)
+    return level * half_at(scale) + half_at(scale + 2 * kPanel);
+  return (level - Levels::zero) * half_at(scale);
 }
 
 // The weights of output column `n` as floats: the token's embedding, where the head is tied to it.
@@ -174,10 +190,13 @@ inline void unpack_row(const Linear& linear, int64_t n, float* out) {
         out[i] = _cvtsh_ss(words[i * kPanel + c]);
         break;
       case kInt4:
-        out[i] = four_bits_at<Int4>(panel, c, i);
+        out[i] = weight_at<Int4, FourBits>(panel, c, i);
         break;
       case kInt4Minimum:
-        out[i] = four_bits_at<Int4Minimum>(panel, c, i);
+        out[i] = weight_at<Int4Minimum, FourBits>(panel, c, i);
+        break;
+      case kInt8Groups:
+        out[i] = weight_at<Int8Groups, EightBits>(panel, c, i);
         break;
       default:
         out[i] = linear.scales[n] *

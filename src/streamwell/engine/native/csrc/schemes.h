@@ -16,10 +16,11 @@ constexpr int kPanel = 2 * kLanes;
 constexpr int kGroup = 32;  // weights that share a scale in int4
 
 // `kBfloat16` is a storage: weights are widened, and arithmetic is that of floats. `kBfloat16Pairs` is
-// multiplied as it is, with activations rounded to bfloat16, where the processor has that. Levels of
-// `kInt4` are centred on zero, those of `kInt4Minimum` count from a least weight.
+// multiplied as it is, with activations rounded to bfloat16, where the processor has that. Whole numbers
+// have scales: one per output in `kInt8`, one per 32 inputs of it in the others.
 enum Kind : int32_t {
-  kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2, kInt8 = 3, kInt4 = 4, kBfloat16Pairs = 5, kInt4Minimum = 6
+  kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2, kInt8 = 3, kInt4 = 4, kBfloat16Pairs = 5, kInt4Minimum = 6,
+  kInt8Groups = 7
 };
 
 // Where small numbers are multiplied several at once, a step of k is a word of 32 bits. Tiles of the
@@ -53,6 +54,7 @@ inline int64_t panel_bytes(int32_t kind, int64_t k) {
     case kBfloat16Pairs: return words_of(k, 2) * 4 * kPanel;
     case kInt4: return k / kGroup * (kGroup * kPanel / 2 + kPanel * 2);
     case kInt4Minimum: return k / kGroup * (kGroup * kPanel / 2 + kPanel * 4);
+    case kInt8Groups: return k / kGroup * (kGroup * kPanel + kPanel * 2);
     default: return k * kPanel * 2;
   }
 }

@@ -1,0 +1,59 @@
+"""Whether the helper computes rightly on this machine."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+
+from streamwell.engine.native.linear import PackedLinear, storage_kind
+from streamwell.engine.quantization import rounded
+from streamwell.engine.saved_weights import SavedRows
+from streamwell.models.gguf_header import KEPT, TYPES
+
+#: A byte of levels: two nines, or -103; in the scales of Q4_K, 25 in the first half and 41 in the
+#: second one.
+_BYTE = 0x99
+_NINE, _SIGNED, _SCALES = 9, _BYTE - 256, (25, 41)
+_SCALE, _MINIMUM = 1 / 64, 1 / 128
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def passes_self_test(library: ctypes.CDLL) -> bool:
+    """Compare a small layer of every storage with PyTorch's; a millisecond or two."""
+    return _multiplies_rightly(library) and all(_keeps(library, kind) for kind in KEPT)
+
+
+def _multiplies_rightly(library: ctypes.CDLL) -> bool:
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(48, 64, generator=generator) / 8
+    x = torch.randn(3, 64, generator=generator)
+    stored = [(weight.to(dtype), "none") for dtype in _DTYPES]
+    stored += [(weight, "int8"), (weight, "int4"), (weight, "int8_groups")]
+    cases = [(saved, quantization, torch.float32) for saved, quantization in stored]
+    if library.sw_has_bfloat16():
+        cases.append((weight.bfloat16(), "none", torch.bfloat16))
+    for saved, quantization, dtype in cases:
+        linear = PackedLinear(library, saved, None, storage_kind(saved, quantization, dtype))
+        expected = x @ rounded(saved.float(), quantization.removesuffix("_groups")).T
+        # activations are rounded too; what is wrong is wrong by the size of the results, one
+        if not torch.allclose(linear(x), expected, rtol=0, atol=0.1):
+            return False
+    return True
+
+
+def _keeps(library: ctypes.CDLL, kind: str) -> bool:
+    """Whether rows of a GGUF file give what they say: all weights of a group are alike here."""
+    _, block_size, block_bytes = TYPES[KEPT[kind]]
+    blocks = torch.full((48, 256 // block_size, block_bytes), _BYTE, dtype=torch.uint8)
+    halves = torch.tensor([_SCALE, _MINIMUM]).half()[: 1 if kind in ("Q4_0", "Q8_0") else 2]
+    blocks[..., : 2 * len(halves)] = halves.view(torch.uint8)
+    rows = SavedRows(kind, blocks.view(48, -1))
+    result = PackedLinear(library, rows, None, storage_kind(rows, "none"))(torch.ones(3, 256))
+    expected = {
+        "Q4_0": 256 * _SCALE * (_NINE - 8),
+        "Q4_1": 256 * (_SCALE * _NINE + _MINIMUM),
+        "Q8_0": 256 * _SCALE * _SIGNED,
+        "Q4_K": 128 * sum(scale * (_SCALE * _NINE - _MINIMUM) for scale in _SCALES),
+    }[kind]
+    return torch.allclose(result, torch.tensor(expected), rtol=1e-3)
