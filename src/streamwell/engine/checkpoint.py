@@ -71,5 +71,5 @@ def open_checkpoint(path: Path, dtype: torch.dtype, progress: Progress) -> Check
         LoadError: a GGUF file cannot be read.
     """
     files = weight_files(path)
-    saved = GgufWeights(files[0], dtype) if is_gguf(path) else _Safetensors(files)
+    saved = GgufWeights(files[0].resolve(), dtype) if is_gguf(path) else _Safetensors(files)
     return Checkpoint(saved, progress)

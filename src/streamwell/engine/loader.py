@@ -33,6 +33,7 @@ from streamwell.engine.model_runner import ModelRunner
 from streamwell.engine.sampler import Sampler
 from streamwell.engine.seq2seq.families import is_encoder_decoder
 from streamwell.models.cores import num_cores
+from streamwell.models.gguf_folder import given
 from streamwell.models.inspection import inspect_model
 from streamwell.models.outline import size_on_disk
 from streamwell.models.small_files import read_object
@@ -67,7 +68,7 @@ def load(config: EngineConfig, report: Report) -> LoadedModel:
     except LoadError:
         raise
     except BROKEN as error:
-        raise LoadError(f"cannot load {config.model_path}: {error!r}") from error
+        raise LoadError(f"cannot load {given(Path(config.model_path))}: {error!r}") from error
 
 
 def _load(config: EngineConfig, report: Report) -> LoadedModel:

@@ -100,11 +100,15 @@ def check_unchanged(folder: Path) -> None:
     Raises:
         LoadError: it says something else by now.
     """
-    if folder.parent != cache_dir("gguf") or not (folder / WEIGHTS).is_symlink():
-        return
-    file = (folder / WEIGHTS).readlink()
-    if folder.name != _name_of(file, read_gguf(file)):
+    file = given(folder)
+    if file != folder and folder.name != _name_of(file, read_gguf(file)):
         raise LoadError(f"{file} has changed since the server was started; start it again")
+
+
+def given(folder: Path) -> Path:
+    """What a person gave: the GGUF file that a folder of ours was made for, or the folder."""
+    is_ours = folder.parent == cache_dir("gguf") and (folder / WEIGHTS).is_symlink()
+    return (folder / WEIGHTS).readlink() if is_ours else folder
 
 
 def _name_of(file: Path, header: GgufHeader) -> str:
