@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from gguf_bytes import Tensor, Value, gguf
 
 from streamwell.core.errors import LoadError, NotEnoughMemory
 from streamwell.engine import native
+from streamwell.engine.gguf import GgufWeights
 from streamwell.models import cache_dir, memory
 from streamwell.models.gguf_folder import check_unchanged
 from streamwell.models.inspection import inspect_model
@@ -151,6 +153,15 @@ def test_a_file_that_was_replaced_is_not_read_by_the_old_one_s_config(write: Wri
 
     with pytest.raises(LoadError, match=rf"{file} has changed"):
         inspect_model(folder)
+
+
+def test_weights_of_a_layer_that_is_not_there_are_refused(write: Write) -> None:
+    """Before anything is made of them: each could stand for thousands of experts."""
+    file = write()
+    file.write_bytes(gguf(LLAMA, [Tensor("blk.1.attn_norm.weight", (8,))], bytes(32)))
+
+    with pytest.raises(LoadError, match="layer 1, and its block_count is 1"):
+        GgufWeights(file, torch.float32)
 
 
 def test_it_is_made_once_for_each_file(write: Write) -> None:

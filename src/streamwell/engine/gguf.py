@@ -18,7 +18,7 @@ import torch
 from streamwell.core.errors import LoadError
 from streamwell.engine.saved_weights import SavedRows, SavedWeights
 from streamwell.models.gguf_architectures import INNER, OUTER, Architecture, architecture_of
-from streamwell.models.gguf_header import Value, read_gguf
+from streamwell.models.gguf_header import GgufHeader, Value, read_gguf
 from streamwell.models.safetensors_header import TensorInfo
 
 _PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -43,6 +43,7 @@ class GgufWeights(SavedWeights):
         self._dtype = dtype
         # torch wants what could be written to; slices of `memmap` itself are slow to make
         self._content = np.asarray(np.memmap(file, dtype=np.uint8, mode="c"))
+        _check_layers(file, header)
         self._infos = {
             name: info
             for saved_name, saved_info in header.tensors.items()
@@ -69,6 +70,15 @@ class GgufWeights(SavedWeights):
         info = self._infos[name]
         blocks = torch.from_numpy(self._content[info.begin : info.end]).view(info.shape[0], -1)
         return SavedRows(info.dtype, _undone(name, blocks, self._architecture, self._heads))
+
+
+def _check_layers(file: Path, header: GgufHeader) -> None:
+    """Experts of layers that are not there would be spread out for nothing, by the thousand."""
+    count = header.metadata.get(f"{header.metadata['general.architecture']}.block_count")
+    matches = (_TENSOR.fullmatch(name) for name in header.tensors)
+    last = max((int(match[1]) for match in matches if match), default=-1)
+    if type(count) is int and last >= count:
+        raise LoadError(f"{file} has weights of layer {last}, and its block_count is {count}")
 
 
 def _check_package(kind: str) -> None:
