@@ -13,6 +13,7 @@ from tiny_gguf import write_gguf
 from tiny_models import CONFIGS, VOCAB_SIZE, build_config
 from transformers import AutoModelForCausalLM
 
+from streamwell.core.errors import LoadError
 from streamwell.core.types import GenerateRequest
 from streamwell.engine import own_decoder
 from streamwell.engine.loader import LoadedModel
@@ -141,6 +142,14 @@ def test_pytorch_computes_with_the_floats_of_a_rounded_file(tmp_path: Path) -> N
         model.info.warnings,
     )
     assert tokens_by(load_model(file, "torch"), requests) == tokens_by(model, requests)
+
+
+def test_transformers_code_is_not_asked_for_a_gguf_file(tmp_path: Path) -> None:
+    """It would look for safetensors, and say that there are none."""
+    file = resolve(str(write_gguf(build_changed("llama", tmp_path / "m"), tmp_path / "m.gguf")))
+
+    with pytest.raises(LoadError, match="GGUF files run on our decoders only"):
+        load_model(file, "transformers", "auto")
 
 
 def test_a_helper_that_fails_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

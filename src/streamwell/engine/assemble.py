@@ -34,7 +34,7 @@ from streamwell.engine.seq2seq import build as seq2seq
 from streamwell.engine.seq2seq.families import is_encoder_decoder
 from streamwell.engine.torch_model import TorchModel
 from streamwell.models.small_files import read_if_there
-from streamwell.models.weights import has_rounded_weights
+from streamwell.models.weights import has_rounded_weights, is_gguf
 
 
 def assemble(
@@ -137,6 +137,8 @@ def _encoder_decoder(plan: Plan) -> Assembled:
 def _foreign(plan: Plan) -> Assembled:
     """What our decoders do not know runs on Transformers' code."""
     config = plan.config
+    if is_gguf(plan.path):
+        raise LoadError("GGUF files run on our decoders only, not on Transformers' code")
     if config.model_impl in ("native", "torch"):
         raise LoadError(f"--model-impl {config.model_impl} does not know this architecture")
     if config.compile:
