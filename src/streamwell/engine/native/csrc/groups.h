@@ -43,9 +43,11 @@ struct Groups {
                        F32 (&sums)[M][2]) {
     for (int64_t i = 0; i < steps; ++i, x += x_bytes * M, w += w_bytes) {
       if (ahead) fetch<w_bytes>(w + ahead);
-      const auto* scales = reinterpret_cast<const float*>(x + step * M);
+      const float* scales = reinterpret_cast<const float*>(x + step * M);
       const auto* weight_scales = reinterpret_cast<const uint16_t*>(w + level_bytes);
       for (int side = 0; side < 2; ++side) {
+        // compilers would have all scales at hand for both sides, and run out of large registers
+        if constexpr (kRegisters == 1) asm("" : "+r"(scales));
         I32 dots[M];
         Levels::template multiply<M>(x, w + side * Levels::half, dots);
         const F32 weight_scale = load_half(weight_scales + side * kLanes);
