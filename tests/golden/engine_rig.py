@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from streamwell.core.types import FinishReason, GenerateRequest, SamplingParams
 from streamwell.engine.block_pool import BlockPool
+from streamwell.engine.checkpoint import Report
 from streamwell.engine.drafter import NgramDrafter
 from streamwell.engine.loader import LoadedModel, load
 from streamwell.engine.loop import EngineLoop
@@ -37,6 +38,8 @@ def load_model(
     draft: Path | None = None,
     enable_lora: bool = False,
     max_loras: int = 8,
+    kv_cache_bytes: int | None = None,
+    report: Report = lambda _stage, _progress: None,
 ) -> LoadedModel:
     """Load on one thread: these models are too small for two."""
     fitting = NATIVE_BLOCK_SIZE if model_impl == "native" else BLOCK_SIZE
@@ -47,7 +50,7 @@ def load_model(
         max_model_len=MAX_MODEL_LEN,
         max_num_seqs=MAX_NUM_SEQS,
         max_num_batched_tokens=1,  # the scheduler's affair, and the tests make their own
-        kv_cache_bytes=None,
+        kv_cache_bytes=kv_cache_bytes,
         block_size=block_size or fitting,
         num_threads=1,
         model_impl=model_impl,
@@ -57,7 +60,7 @@ def load_model(
         enable_lora=enable_lora,
         max_loras=max_loras,
     )
-    return load(config, lambda _stage, _progress: None)
+    return load(config, report)
 
 
 @dataclass(slots=True)

@@ -54,34 +54,31 @@ def assemble(
         LoadError: it cannot be loaded in the way asked for.
     """
     device = device_of(config.device)
+    is_auto = config.quantization == "auto"
+    plan = Plan(
+        config=msgspec.structs.replace(config, quantization="none") if is_auto else config,
+        path=path,
+        model_config=model_config,
+        max_model_len=max_model_len,
+        device=device,
+        dtype=dtype_of(config, model_config, device),
+        keeps_rounding=is_auto and device.type == "cpu" and has_rounded_weights(path),
+        report=report,
+        check_cache=check_cache,
+    )
+    return _assemble_rounded(plan) if plan.keeps_rounding else _assemble(plan)
 
-    def assemble_as(quantization: str, *, keeps_rounding: bool = False) -> Assembled:
-        asked = msgspec.structs.replace(config, quantization=quantization)
-        return _assemble(
-            Plan(
-                config=asked,
-                path=path,
-                model_config=model_config,
-                max_model_len=max_model_len,
-                device=device,
-                dtype=dtype_of(asked, model_config, device),
-                keeps_rounding=keeps_rounding,
-                report=report,
-                check_cache=check_cache,
-            )
-        )
 
-    if config.quantization != "auto":
-        return assemble_as(config.quantization)
+def _assemble_rounded(plan: Plan) -> Assembled:
+    """With weights as they are rounded in the file, or where that cannot be, with floats."""
     warnings: tuple[str, ...] = ()
-    if device.type == "cpu" and has_rounded_weights(path):
-        try:
-            return assemble_as("none", keeps_rounding=True)
-        except HelperBrokenError as reason:
-            warnings = (f"weights that are rounded in the file become floats: {reason}",)
-        except NoHelperError:
-            pass  # nobody has asked for it
-    assembled = assemble_as("none")
+    try:
+        return _assemble(plan)
+    except HelperBrokenError as reason:
+        warnings = (f"weights that are rounded in the file become floats: {reason}",)
+    except NoHelperError:
+        pass  # nobody has asked for it
+    assembled = _assemble(replace(plan, keeps_rounding=False))
     return replace(assembled, warnings=(*warnings, *assembled.warnings))
 
 

@@ -6,6 +6,7 @@ nothing in it is executed unless it is trusted.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,11 +82,8 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
     draft = load_draft(config, model_config, max_model_len, report)
     drafted_bytes = draft.model.bytes_per_token if draft else 0
     num_contexts = 2 if is_encoder_decoder(model_config) else 1
-
-    def num_blocks_of(bytes_per_token: int) -> int:
-        whole = bytes_per_token + drafted_bytes
-        return _num_blocks(config, whole, max_model_len, num_contexts)
-
+    sizes = (config, max_model_len, num_contexts, drafted_bytes)
+    num_blocks_of = functools.partial(_num_blocks, *sizes)
     assembled = assemble(config, path, model_config, max_model_len, report, num_blocks_of)
     model = assembled.model
     start_ids = assembled.start_ids
@@ -152,10 +150,17 @@ def _max_model_len(config: EngineConfig, model_config: Mapping[str, Any]) -> int
 
 
 def _num_blocks(
-    config: EngineConfig, bytes_per_token: int, max_model_len: int, num_contexts: int
+    config: EngineConfig,
+    max_model_len: int,
+    num_contexts: int,
+    drafted_bytes: int,
+    bytes_per_token: int,
 ) -> int:
-    """For sequences of one context each, or of two: an encoder's input has its own."""
-    block_bytes = bytes_per_token * config.block_size
+    """For sequences of one context each, or of two: an encoder's input has its own.
+
+    A token takes `drafted_bytes` more in the cache of a draft model.
+    """
+    block_bytes = (bytes_per_token + drafted_bytes) * config.block_size
     blocks_per_seq = num_contexts * -(-max_model_len // config.block_size)
     wanted = config.max_num_seqs * blocks_per_seq
     if config.kv_cache_bytes is None:

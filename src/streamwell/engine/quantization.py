@@ -37,9 +37,11 @@ def rounded(weight: torch.Tensor, quantization: str) -> torch.Tensor:
     kind = effective(quantization, weight.shape[1])
     if kind == "none":
         return weight
-    if kind == "int8":
-        scale = (weight.float().abs().amax(1, keepdim=True) / 127).clamp_min(1e-30)
-        return (torch.round(weight.float() / scale) * scale).to(weight.dtype)
+    if kind in ("int8", "int8_groups"):
+        size = GROUP if kind == "int8_groups" else weight.shape[1]
+        parts = weight.float().view(weight.shape[0], -1, size)
+        scale = (parts.abs().amax(2, keepdim=True) / 127).clamp_min(1e-30)
+        return (torch.round(parts / scale) * scale).view(weight.shape).to(weight.dtype)
     groups = weight.float().view(weight.shape[0], -1, GROUP)
     extreme = groups.gather(2, groups.abs().argmax(2, keepdim=True))
     scale = (extreme / -8).half().float()  # the value of largest magnitude becomes -8

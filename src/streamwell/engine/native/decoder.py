@@ -116,13 +116,7 @@ class NativeDecoder:
         tied = spec.tie_word_embeddings
         self._head = self._packer.head("model.embed_tokens" if tied else "lm_head")
         self.vocab_size, self._hidden_size = self._head.out_features, self._head.in_features
-        self._embedding = Embedding(
-            self._head if tied else self._packer.table("model.embed_tokens"),
-            factor=spec.embedding_multiplier,
-            positions=weights["model.embed_positions.weight"]
-            if spec.has_position_embeddings
-            else None,
-        )
+        self._embedding = self._make_embedding(weights)
         self._struct = self._stack_struct()
         self._packer.forget_weights()
         self._buffers = self._make_buffers()
@@ -154,6 +148,15 @@ class NativeDecoder:
         if (cap := self._spec.logits_softcap) is not None:
             logits.div_(cap).tanh_().mul_(cap)
         return logits
+
+    def _make_embedding(self, weights: Weights) -> Embedding:
+        spec = self._spec
+        tied, positions = spec.tie_word_embeddings, spec.has_position_embeddings
+        return Embedding(
+            self._head if tied else self._packer.table("model.embed_tokens"),
+            factor=spec.embedding_multiplier,
+            positions=weights["model.embed_positions.weight"] if positions else None,
+        )
 
     def _make_buffers(self) -> Buffers:
         spec = self._spec
