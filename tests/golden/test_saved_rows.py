@@ -20,8 +20,15 @@ from streamwell.models.gguf_header import KEPT, TYPES
 
 pytestmark = pytest.mark.slow
 
-#: What the scales, and minimums, that a block begins with take.
-HALVES = {"Q4_0": 1, "Q4_1": 2, "Q8_0": 1, "Q4_K": 2}
+#: Where a block has its scale, and its minimum or what those are multiples of, in float16.
+HALVES = {
+    "Q4_0": slice(0, 2),
+    "Q4_1": slice(0, 4),
+    "Q8_0": slice(0, 2),
+    "Q4_K": slice(0, 4),
+    "Q5_K": slice(0, 4),
+    "Q6_K": slice(208, 210),
+}
 
 
 @pytest.fixture(params=library.instruction_sets())
@@ -34,10 +41,11 @@ def helper(request: pytest.FixtureRequest) -> ctypes.CDLL:
 def make_rows(kind: str, n: int, k: int) -> SavedRows:
     """Blocks of any bits, but for their scales, which are of the size of real ones."""
     generator = np.random.default_rng(0)
-    _, block_size, block_bytes = TYPES[KEPT[kind]]
+    _, block_size, block_bytes = TYPES[KEPT[kind].number]
     blocks = generator.integers(0, 256, (n, k // block_size, block_bytes), dtype=np.uint8)
-    scales = generator.normal(0, 0.01, (n, k // block_size, HALVES[kind])).astype(np.float16)
-    blocks[..., : 2 * HALVES[kind]] = scales.view(np.uint8).reshape(*blocks.shape[:2], -1)
+    halves = blocks[..., HALVES[kind]]
+    scales = generator.normal(0, 0.01, (*halves.shape[:2], halves.shape[2] // 2))
+    halves[...] = scales.astype(np.float16).view(np.uint8)
     return SavedRows(kind, torch.from_numpy(blocks.reshape(n, -1)))
 
 
@@ -63,8 +71,7 @@ def test_every_weight_is_that_of_the_file(helper: ctypes.CDLL, kind: str, n: int
     linear.read_rows(order, unpacked)
 
     assert (n, k) == rows.shape
-    # Q4_K has a group's scale and minimum as products, which are kept in 16 bits
-    atol = (1e-3 if kind == "Q4_K" else 1e-5) * weights.abs().max()
+    atol = 1e-5 * weights.abs().max()
     torch.testing.assert_close(multiplied.T / 127, weights, rtol=0, atol=atol.item())
     torch.testing.assert_close(unpacked[order], weights, rtol=0, atol=atol.item())
 
@@ -116,7 +123,9 @@ class FakeWeights(SavedWeights):
 @pytest.mark.parametrize(
     ("kinds", "stored"),
     [
-        (("Q4_K", "Q4_K"), Kind.INT4_MINIMUM),
+        (("Q4_K", "Q4_K"), Kind.INT4_K),
+        (("Q5_K", "Q5_K"), Kind.INT5_K),
+        (("Q6_K", "Q6_K"), Kind.INT6_K),
         (("Q4_1", "Q4_1"), Kind.INT4_MINIMUM),
         (("Q4_0", "Q4_0"), Kind.INT4),
         (("Q8_0", "Q8_0"), Kind.INT8_GROUPS),
@@ -136,8 +145,8 @@ def test_a_layer_keeps_what_all_of_its_parts_have(
 
     assert stored == packer.linear("a", "b").struct.kind
     assert stored == packer.gated("a", "b").struct.kind
-    head = Kind.FLOAT32 if kinds[0] is None else Kind.INT8_GROUPS
-    assert head == packer.head("a").struct.kind
+    head = {None: Kind.FLOAT32, "Q5_K": Kind.INT5_K, "Q6_K": Kind.INT6_K}
+    assert head.get(kinds[0], Kind.INT8_GROUPS) == packer.head("a").struct.kind
     table = packer.table("a")
     assert isinstance(table, PackedLinear) == (kinds[0] is not None)
     assert Kind.FLOAT32 == packer.linear("a", quantization="none").struct.kind

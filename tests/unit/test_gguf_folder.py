@@ -111,11 +111,11 @@ def rounded(write: Write) -> Path:
 
 
 def test_what_rounded_weights_take_in_memory(rounded: Path) -> None:
-    """Five or 8.5 bits a number where they stay rounded, two bytes where they do not."""
+    """4.5 or 8.5 bits a number where they stay rounded, two bytes where they do not."""
     folder = rounded
 
     assert has_rounded_weights(folder)
-    assert 272 + 160 + 256 == size_in_memory(folder, keeps_rounding=True)
+    assert 272 + 144 + 256 == size_in_memory(folder, keeps_rounding=True)
     assert 512 + 512 + 256 == size_in_memory(folder, keeps_rounding=False)
 
 

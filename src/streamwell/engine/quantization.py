@@ -3,7 +3,7 @@
 `int8` has a scale per output; `int4` has one per 32 inputs of an output, as llama.cpp's Q4_0. The
 native helper computes with the small integers themselves; here they are turned back into floats, so
 that PyTorch runs the same model at full size. `int8_groups`, as Q8_0, is the helper's alone: for
-weights that a GGUF file has rounded to more than four bits.
+weights that a GGUF file has rounded in a way that the helper does not keep.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from streamwell.models.gguf_header import FOUR_BITS, KEPT, TYPES
+from streamwell.models.gguf_header import KEPT, ROUNDED_ANEW, TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class SavedRows:
     def shape(self) -> tuple[int, int]:
         """Outputs and inputs."""
         num_rows, row_bytes = self.blocks.shape
-        _, block_size, block_bytes = TYPES[KEPT[self.kind]]
+        _, block_size, block_bytes = TYPES[KEPT[self.kind].number]
         return num_rows, row_bytes // block_bytes * block_size
 
 
@@ -63,5 +63,5 @@ def joined(
 
 def kept_in_all(kinds: Iterable[str | None]) -> str:
     """What a model is rounded to whose weights stay rounded, e.g. `int4+int8`."""
-    rounded = {kind for kind in kinds if kind is not None}
-    return "+".join(sorted({"int4" if kind in FOUR_BITS else "int8" for kind in rounded})) or "none"
+    bits = {KEPT.get(kind, ROUNDED_ANEW).bits for kind in kinds if kind is not None}
+    return "+".join(f"int{count}" for count in sorted(bits)) or "none"

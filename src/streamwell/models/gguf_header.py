@@ -14,7 +14,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from streamwell.core.errors import LoadError
 from streamwell.models.safetensors_header import TensorInfo
@@ -51,10 +51,28 @@ TYPES: Mapping[int, tuple[str, int, int]] = {
 }
 #: Types that hold floats as they are.
 PLAIN = frozenset({"F32", "F16", "BF16"})
-#: Types with four bits a weight, at even distances.
-FOUR_BITS = frozenset({"Q4_0", "Q4_1", "Q4_K"})
-#: Types that the native helper can keep as they are, by their numbers.
-KEPT: Mapping[str, int] = {"Q4_0": 2, "Q4_1": 3, "Q8_0": 8, "Q4_K": 12}
+
+
+class Kept(NamedTuple):
+    """A type that the native helper can keep as it is."""
+
+    number: int
+    #: Of a level.
+    bits: int
+    #: Of a weight in the helper's memory, scales and all.
+    all_bits: float
+
+
+KEPT: Mapping[str, Kept] = {
+    "Q4_0": Kept(2, 4, 4.5),
+    "Q4_1": Kept(3, 4, 5.0),
+    "Q8_0": Kept(8, 8, 8.5),
+    "Q4_K": Kept(12, 4, 4.625),
+    "Q5_K": Kept(13, 5, 5.625),
+    "Q6_K": Kept(14, 6, 6.625),
+}
+#: What every other type is rounded to that is not to become floats.
+ROUNDED_ANEW = KEPT["Q8_0"]
 #: Types of values by their numbers, as `struct` has them.
 _SCALARS = {
     0: "B",

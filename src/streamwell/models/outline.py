@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamwell.models.gguf_header import FOUR_BITS, PLAIN
+from streamwell.models.gguf_header import KEPT, PLAIN, ROUNDED_ANEW
 from streamwell.models.safetensors_header import TensorInfo
 from streamwell.models.small_files import check_sizes, read_object
 from streamwell.models.weights import is_gguf, read_headers, weight_files
@@ -66,7 +66,7 @@ def size_on_disk(path: Path) -> int:
 def size_in_memory(path: Path, *, keeps_rounding: bool) -> int:
     """Bytes of the same once they are loaded, at the least.
 
-    What is rounded in a GGUF file is either kept so, at five or 8.5 bits, or takes two bytes a
+    What is rounded in a GGUF file is either kept so, at 4.5 to 8.5 bits, or takes two bytes a
     number. To read the header of such a file takes up to a second; else it is the size on disk.
 
     Raises:
@@ -82,8 +82,7 @@ def size_in_memory(path: Path, *, keeps_rounding: bool) -> int:
 
 def _bytes_of(tensor: TensorInfo, *, keeps_rounding: bool) -> int:
     if keeps_rounding and tensor.dtype not in PLAIN:
-        # a scale for 32 numbers, and a minimum
-        return tensor.num_elements * (10 if tensor.dtype in FOUR_BITS else 17) // 16
+        return int(tensor.num_elements * KEPT.get(tensor.dtype, ROUNDED_ANEW).all_bits / 8)
     return max(tensor.end - tensor.begin, 2 * tensor.num_elements)
 
 

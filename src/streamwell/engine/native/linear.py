@@ -22,8 +22,10 @@ _ROUNDED = {"int8": Kind.INT8, "int4": Kind.INT4, "int8_groups": Kind.INT8_GROUP
 _KEPT_AS = {
     "Q4_0": Kind.INT4,
     "Q4_1": Kind.INT4_MINIMUM,
-    "Q4_K": Kind.INT4_MINIMUM,
     "Q8_0": Kind.INT8_GROUPS,
+    "Q4_K": Kind.INT4_K,
+    "Q5_K": Kind.INT5_K,
+    "Q6_K": Kind.INT6_K,
 }
 _PANEL = 32
 
@@ -104,7 +106,7 @@ class PackedLinear:
 
     def _pack(self, weight: torch.Tensor | SavedRows, kind: Kind) -> None:
         if isinstance(weight, SavedRows):
-            blocks, number = weight.blocks.contiguous(), KEPT[weight.kind]
+            blocks, number = weight.blocks.contiguous(), KEPT[weight.kind].number
             self._library.sw_pack_saved(
                 number, blocks.data_ptr(), *weight.shape, self._weights.data_ptr()
             )

@@ -13,7 +13,10 @@ from streamwell.engine.native.structures import NormStruct
 from streamwell.engine.native.weight_memory import WeightMemory
 from streamwell.engine.quantization import head_quantization
 from streamwell.engine.saved_weights import SavedRows, SavedWeights, joined
-from streamwell.models.gguf_header import FOUR_BITS, KEPT
+from streamwell.models.gguf_header import KEPT
+
+#: Bits that are too few for the layer that decides between near tokens.
+_COARSE = 4
 
 _Array = TypeVar("_Array", bound=ctypes.Array[Any])
 
@@ -62,7 +65,8 @@ class Packer:
         """The output layer, which decides between near tokens."""
         if self._rounding is None:
             return self.linear(name, quantization=head_quantization(self._quantization))
-        is_coarse = not self._kinds((name,)).isdisjoint(FOUR_BITS)
+        kept = KEPT.get(self._rounding.saved_kind(f"{name}.weight") or "")
+        is_coarse = kept is not None and kept.bits == _COARSE
         return self.linear(name, quantization="int8_groups" if is_coarse else None)
 
     def table(self, name: str) -> torch.Tensor | PackedLinear:

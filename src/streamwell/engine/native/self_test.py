@@ -11,11 +11,14 @@ from streamwell.engine.quantization import rounded
 from streamwell.engine.saved_weights import SavedRows
 from streamwell.models.gguf_header import KEPT, TYPES
 
-#: A byte of levels: two nines, or -103; in the scales of Q4_K, 25 in the first half and 41 in the
-#: second one.
+#: A byte of blocks: two levels of nine, or -103. In the scales of Q4_K and Q5_K it says 25 in the
+#: first four groups and 41 in the others; as fifth bits, that two of each four groups have them; as
+#: what Q6_K adds, 16 and 32 by turns.
 _BYTE = 0x99
 _NINE, _SIGNED, _SCALES = 9, _BYTE - 256, (25, 41)
 _SCALE, _MINIMUM = 1 / 64, 1 / 128
+#: Where a block has those two; what has no minimum begins with a scale alone, or ends with it.
+_HALVES = {"Q4_0": slice(0, 2), "Q8_0": slice(0, 2), "Q6_K": slice(208, 210)}
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -44,10 +47,11 @@ def _multiplies_rightly(library: ctypes.CDLL) -> bool:
 
 def _keeps(library: ctypes.CDLL, kind: str) -> bool:
     """Whether rows of a GGUF file give what they say: all weights of a group are alike here."""
-    _, block_size, block_bytes = TYPES[KEPT[kind]]
+    _, block_size, block_bytes = TYPES[KEPT[kind].number]
     blocks = torch.full((48, 256 // block_size, block_bytes), _BYTE, dtype=torch.uint8)
-    halves = torch.tensor([_SCALE, _MINIMUM]).half()[: 1 if kind in ("Q4_0", "Q8_0") else 2]
-    blocks[..., : 2 * len(halves)] = halves.view(torch.uint8)
+    place = _HALVES.get(kind, slice(0, 4))
+    halves = torch.tensor([_SCALE, _MINIMUM]).half().view(torch.uint8)
+    blocks[..., place] = halves[: place.stop - place.start]
     rows = SavedRows(kind, blocks.view(48, -1))
     result = PackedLinear(library, rows, None, storage_kind(rows, "none"))(torch.ones(3, 256))
     expected = {
@@ -55,5 +59,7 @@ def _keeps(library: ctypes.CDLL, kind: str) -> bool:
         "Q4_1": 256 * (_SCALE * _NINE + _MINIMUM),
         "Q8_0": 256 * _SCALE * _SIGNED,
         "Q4_K": 128 * sum(scale * (_SCALE * _NINE - _MINIMUM) for scale in _SCALES),
+        "Q5_K": 128 * sum(scale * (_SCALE * (_NINE + 8) - _MINIMUM) for scale in _SCALES),
+        "Q6_K": 256 * _SCALE * _SIGNED * (_NINE + 24 - 32),
     }[kind]
     return torch.allclose(result, torch.tensor(expected), rtol=1e-3)

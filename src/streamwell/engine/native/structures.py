@@ -24,6 +24,10 @@ class Kind(IntEnum):
     INT4_MINIMUM = 6
     #: With a scale for each group of inputs, where INT8 has one for all.
     INT8_GROUPS = 7
+    #: Scales are whole numbers themselves, in super-blocks of 256 inputs.
+    INT4_K = 8
+    INT5_K = 9
+    INT6_K = 10
 
 
 class Epilogue(IntEnum):

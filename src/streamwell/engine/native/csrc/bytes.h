@@ -27,6 +27,12 @@ inline float inverse_scale(const float* x, int64_t k, float* scale) {
   return largest > 0.0f ? 127.0f / largest : 0.0f;
 }
 
+inline float half_at(const uint8_t* bytes) {
+  uint16_t bits;
+  std::memcpy(&bits, bytes, 2);
+  return _cvtsh_ss(bits);
+}
+
 inline F32 scaled(I32 sum, const Linear& linear, int64_t column, float row_scale) {
   const F32 result =
       fma(to_float(sum), load(linear.scales + column), load(linear.offsets + column));

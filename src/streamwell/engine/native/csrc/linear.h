@@ -12,8 +12,8 @@
 
 #include "call.h"
 #include "floats.h"
-#include "groups.h"
 #include "processor.h"
+#include "super_blocks.h"
 #include "tiles.h"
 
 namespace streamwell {
@@ -95,7 +95,7 @@ class Multiplication {
 
   // Rows are packed in parts: whole ones, or chunks of k of a whole tile, so that the lines that a
   // tile's rows share are still at hand for the next row.
-  static constexpr int64_t kChunk = 128;
+  static constexpr int64_t kChunk = std::max(128, Scheme::step);
 
   int64_t chunks() const { return (linear_.k + kChunk - 1) / kChunk; }
 
@@ -292,6 +292,9 @@ inline void multiply(const Linear& linear, const float* x, int64_t rows, float* 
     case kInt4: return Multiplication<Int4>(call).run();
     case kInt4Minimum: return Multiplication<Int4Minimum>(call).run();
     case kInt8Groups: return Multiplication<Int8Groups>(call).run();
+    case kInt4K: return Multiplication<Int4K>(call).run();
+    case kInt5K: return Multiplication<Int5K>(call).run();
+    case kInt6K: return Multiplication<Int6K>(call).run();
     case kBfloat16Pairs:
 #if defined(__AVX512BF16__)
       return Multiplication<Bfloat16Scheme>(call).run();

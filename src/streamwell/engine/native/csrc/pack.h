@@ -4,9 +4,25 @@
 #include <type_traits>
 #include <vector>
 
-#include "groups.h"
+#include "super_blocks.h"
 
 namespace streamwell {
+
+// Bytes of a panel of any kind.
+inline int64_t panel_bytes(int32_t kind, int64_t k) {
+  switch (kind) {
+    case kFloat32: return k * kPanel * 4;
+    case kInt8: return words_of(k, 4) * 4 * kPanel;
+    case kBfloat16Pairs: return words_of(k, 2) * 4 * kPanel;
+    case kInt4: return k / Int4::step * Int4::w_bytes;
+    case kInt4Minimum: return k / Int4Minimum::step * Int4Minimum::w_bytes;
+    case kInt8Groups: return k / Int8Groups::step * Int8Groups::w_bytes;
+    case kInt4K: return k / Int4K::step * Int4K::w_bytes;
+    case kInt5K: return k / Int5K::step * Int5K::w_bytes;
+    case kInt6K: return k / Int6K::step * Int6K::w_bytes;
+    default: return k * kPanel * 2;
+  }
+}
 
 inline float widen(uint16_t bfloat16) {
   const uint32_t bits = static_cast<uint32_t>(bfloat16) << 16;
@@ -81,12 +97,6 @@ inline void pack_int8(const float* rows, int64_t k, int64_t column, uint8_t* pan
   }
 }
 
-inline float half_at(const uint8_t* bytes) {
-  uint16_t bits;
-  std::memcpy(&bits, bytes, 2);
-  return _cvtsh_ss(bits);
-}
-
 // The weight of largest magnitude in a group, or what is not a number if any of them is not finite.
 inline float extreme_of(const float* weights) {
   float extreme = 0.0f, poison = 0.0f;
@@ -98,40 +108,39 @@ inline float extreme_of(const float* weights) {
 
 // Levels of one output in a group, as multiples of a scale, which is rounded to float16.
 template <class Scheme, class Levels, class Put>
-void pack_group(const float* weights, float scale, int c, uint8_t* group, int most, const Put& put) {
+void pack_group(const float* weights, float scale, int c, uint8_t* group, const Put& put) {
   const uint16_t stored = _cvtss_sh(scale, 0);
   const float rounded = _cvtsh_ss(stored);
   const float divisor = rounded != 0.0f ? rounded : 1.0f;
   std::memcpy(group + Scheme::level_bytes + 2 * c, &stored, 2);
+  uint8_t words[4 * Levels::words] = {};
   for (int i = 0; i < kGroup; ++i) {
-    const int zero = static_cast<int>(Levels::zero);
-    const int level = static_cast<int>(std::nearbyintf(weights[i] / divisor)) + zero;
-    put(group + Levels::place(c, i), i, std::min(most, std::max(0, level)));
+    const int level = static_cast<int>(std::nearbyintf(weights[i] / divisor)) + zero_level<Levels>;
+    put(words, i, std::min(Levels::largest, std::max(0, level)));
   }
+  place_words<Levels>(group, c, words);
 }
 
 // The value of largest magnitude becomes -8, so that all 16 levels are used (as in Q4_0).
 inline void pack_int4(const float* rows, int64_t k, uint8_t* panel) {
-  const auto put = [](uint8_t* byte, int i, int level) {
-    *byte |= static_cast<uint8_t>(level << (i / 16 * 4));
+  const auto put = [](uint8_t* words, int i, int level) {
+    words[i % 16] |= static_cast<uint8_t>(level << (i / 16 * 4));
   };
-  for (int64_t first = 0; first < k; first += kGroup, panel += Int4::w_bytes) {
-    std::memset(panel, 0, Int4::w_bytes);
+  for (int64_t first = 0; first < k; first += kGroup, panel += Int4::w_bytes)
     for (int c = 0; c < kPanel; ++c) {
       const float* weights = rows + c * k + first;
-      pack_group<Int4, FourBits>(weights, extreme_of(weights) / -8.0f, c, panel, 15, put);
+      pack_group<Int4, FourBits>(weights, extreme_of(weights) / -8.0f, c, panel, put);
     }
-  }
 }
 
 // As Q8_0.
 inline void pack_int8_groups(const float* rows, int64_t k, uint8_t* panel) {
-  const auto put = [](uint8_t* byte, int, int level) { *byte = static_cast<uint8_t>(level); };
+  const auto put = [](uint8_t* words, int i, int level) { words[i] = static_cast<uint8_t>(level); };
   for (int64_t first = 0; first < k; first += kGroup, panel += Int8Groups::w_bytes)
     for (int c = 0; c < kPanel; ++c) {
       const float* weights = rows + c * k + first;
       const float scale = std::fabs(extreme_of(weights)) / 127.0f;
-      pack_group<Int8Groups, EightBits>(weights, scale, c, panel, 255, put);
+      pack_group<Int8Groups, EightBits>(weights, scale, c, panel, put);
     }
 }
 
@@ -159,14 +168,10 @@ inline void pack(int32_t kind, const void* source, int32_t source_kind, int64_t 
   }
 }
 
-template <class Scheme, class Levels>
-float weight_at(const uint8_t* panel, int c, int64_t k) {
-  const uint8_t* group = panel + k / kGroup * Scheme::w_bytes;
-  const auto level = static_cast<float>(Levels::level_at(group, c, static_cast<int>(k % kGroup)));
-  const uint8_t* scale = group + Scheme::level_bytes + 2 * c;
-  if constexpr (std::is_same_v<Scheme, Int4Minimum>)
-    return level * half_at(scale) + half_at(scale + 2 * kPanel);
-  return (level - Levels::zero) * half_at(scale);
+template <class Scheme>
+void unpack_groups(const uint8_t* panel, int c, int64_t k, float* out) {
+  for (int64_t group = 0; group < k / kGroup; ++group)
+    Scheme::unpack_group(panel, c, group, out + group * kGroup);
 }
 
 // The weights of output column `n` as floats: the token's embedding, where the head is tied to it.
@@ -174,33 +179,33 @@ inline void unpack_row(const Linear& linear, int64_t n, float* out) {
   const auto* panel = static_cast<const uint8_t*>(linear.weights) +
                       n / kPanel * panel_bytes(linear.kind, linear.k);
   const int c = static_cast<int>(n % kPanel);
-  const auto* words = reinterpret_cast<const uint16_t*>(panel);
+  switch (linear.kind) {
+    case kInt4: return unpack_groups<Int4>(panel, c, linear.k, out);
+    case kInt4Minimum: return unpack_groups<Int4Minimum>(panel, c, linear.k, out);
+    case kInt8Groups: return unpack_groups<Int8Groups>(panel, c, linear.k, out);
+    case kInt4K: return unpack_groups<Int4K>(panel, c, linear.k, out);
+    case kInt5K: return unpack_groups<Int5K>(panel, c, linear.k, out);
+    case kInt6K: return unpack_groups<Int6K>(panel, c, linear.k, out);
+  }
+  const auto* floats = reinterpret_cast<const float*>(panel);
+  const auto* halves = reinterpret_cast<const uint16_t*>(panel);
+  const auto* bytes = reinterpret_cast<const int8_t*>(panel);
   for (int64_t i = 0; i < linear.k; ++i) {
     switch (linear.kind) {
       case kFloat32:
-        out[i] = reinterpret_cast<const float*>(panel)[i * kPanel + c];
+        out[i] = floats[i * kPanel + c];
         break;
       case kBfloat16:
-        out[i] = widen(words[i * kPanel + c % kLanes * 2 + c / kLanes]);
+        out[i] = widen(halves[i * kPanel + c % kLanes * 2 + c / kLanes]);
         break;
       case kBfloat16Pairs:
-        out[i] = widen(words[(i / 2 * kPanel + c) * 2 + i % 2]);
+        out[i] = widen(halves[(i / 2 * kPanel + c) * 2 + i % 2]);
         break;
       case kFloat16:
-        out[i] = _cvtsh_ss(words[i * kPanel + c]);
-        break;
-      case kInt4:
-        out[i] = weight_at<Int4, FourBits>(panel, c, i);
-        break;
-      case kInt4Minimum:
-        out[i] = weight_at<Int4Minimum, FourBits>(panel, c, i);
-        break;
-      case kInt8Groups:
-        out[i] = weight_at<Int8Groups, EightBits>(panel, c, i);
+        out[i] = _cvtsh_ss(halves[i * kPanel + c]);
         break;
       default:
-        out[i] = linear.scales[n] *
-                 static_cast<float>(static_cast<int8_t>(panel[(i / 4 * kPanel + c) * 4 + i % 4]));
+        out[i] = linear.scales[n] * static_cast<float>(bytes[(i / 4 * kPanel + c) * 4 + i % 4]);
     }
   }
 }

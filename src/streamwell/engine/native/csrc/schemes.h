@@ -17,10 +17,11 @@ constexpr int kGroup = 32;  // weights that share a scale in int4
 
 // `kBfloat16` is a storage: weights are widened, and arithmetic is that of floats. `kBfloat16Pairs` is
 // multiplied as it is, with activations rounded to bfloat16, where the processor has that. Whole numbers
-// have scales: one per output in `kInt8`, one per 32 inputs of it in the others.
+// have scales: one per output in `kInt8`; one per 32 inputs of it in the others, or in `kInt6K` 16, which
+// are whole numbers themselves in those that end in K.
 enum Kind : int32_t {
   kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2, kInt8 = 3, kInt4 = 4, kBfloat16Pairs = 5, kInt4Minimum = 6,
-  kInt8Groups = 7
+  kInt8Groups = 7, kInt4K = 8, kInt5K = 9, kInt6K = 10
 };
 
 // Where small numbers are multiplied several at once, a step of k is a word of 32 bits. Tiles of the
@@ -47,26 +48,15 @@ struct Linear {
 
 inline int64_t panels_of(int64_t n) { return (n + kPanel - 1) / kPanel; }
 
-inline int64_t panel_bytes(int32_t kind, int64_t k) {
-  switch (kind) {
-    case kFloat32: return k * kPanel * 4;
-    case kInt8: return words_of(k, 4) * 4 * kPanel;
-    case kBfloat16Pairs: return words_of(k, 2) * 4 * kPanel;
-    case kInt4: return k / kGroup * (kGroup * kPanel / 2 + kPanel * 2);
-    case kInt4Minimum: return k / kGroup * (kGroup * kPanel / 2 + kPanel * 4);
-    case kInt8Groups: return k / kGroup * (kGroup * kPanel + kPanel * 2);
-    default: return k * kPanel * 2;
-  }
-}
-
 // A scheme says how weights and activations of one kind lie in memory and are multiplied. A step is
 // the least number of ks that are computed together; each step of a panel takes `w_bytes`, and each
 // step of one row of activations `x_bytes`. Within a tile all rows of a step lie together. While a
 // tile is multiplied, the weights `ahead` bytes further on are fetched from memory, unless that is 0;
 // a scheme that `spreads` fetching is told which lines are its share.
 
+// Inlined, because compilers leave out calls of what has no effect that they know of.
 template <int bytes>
-inline void fetch(const uint8_t* p) {
+[[gnu::always_inline]] inline void fetch(const uint8_t* p) {
   for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T1);
 }
 
@@ -92,7 +82,7 @@ struct Ahead {
 // How many steps a row of k has, zeros at its end included.
 template <class Scheme>
 inline int64_t steps_of(int64_t k) {
-  return Scheme::step == 1 || Scheme::step == kGroup ? (k + Scheme::step - 1) / Scheme::step
+  return Scheme::step == 1 || Scheme::step >= kGroup ? (k + Scheme::step - 1) / Scheme::step
                                                      : words_of(k, Scheme::step);
 }
 

@@ -15,6 +15,9 @@ namespace streamwell {
 
 constexpr int kLanes = 16;
 
+// For what `repeat` calls, where it is large: compilers would make functions of it.
+#define STREAMWELL_INLINE __attribute__((always_inline))
+
 // Calls `body` with 0, 1, ... as constants. Compilers keep arrays in registers whose indices they know
 // early; those of loops they know late.
 template <class Body, int... indices>
@@ -37,6 +40,7 @@ using Register = F32;
 using IntRegister = I32;
 constexpr int kRegisters = 1;  // of sixteen lanes
 inline Register& register_of(F32& v, int) { return v; }
+inline IntRegister& register_of(I32& v, int) { return v; }
 
 inline F32 zero() { return _mm512_setzero_ps(); }
 inline F32 broadcast(float x) { return _mm512_set1_ps(x); }
@@ -71,6 +75,7 @@ inline I32 add_int(I32 a, I32 b) { return _mm512_add_epi32(a, b); }
 inline I32 shift_left(I32 v, int bits) { return _mm512_slli_epi32(v, bits); }
 inline I32 shift_right(I32 v, int bits) { return _mm512_srli_epi32(v, bits); }
 inline I32 mask_bits(I32 v, int32_t bits) { return _mm512_and_si512(v, _mm512_set1_epi32(bits)); }
+inline I32 or_bits(I32 a, I32 b) { return _mm512_or_si512(a, b); }
 inline F32 as_float(I32 v) { return _mm512_castsi512_ps(v); }
 // Lanes below `count` from `a`, the others from `b`.
 inline F32 first_lanes(int count, F32 a, F32 b) {
@@ -81,6 +86,9 @@ inline F32 load_half(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
 inline Register load_half_register(const uint16_t* p) { return load_half(p); }
+inline F32 load_signed_bytes(const void* p) {
+  return to_float(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
+}
 inline void store_bytes(uint8_t* p, I32 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
 }
@@ -96,6 +104,13 @@ inline I32 dot_bytes(I32 sums, I32 u, I32 s) {
   return _mm512_add_epi32(sums, _mm512_add_epi32(even, odd));
 #endif
 }
+
+// Two unsigned bytes of `u` times two signed ones of `s`, in each word; the sum must fit into it.
+inline IntRegister dot_bytes(IntRegister u, IntRegister s) { return _mm512_maddubs_epi16(u, s); }
+// Two signed words of `a` times two of `b`, in each lane.
+inline IntRegister dot_words(IntRegister a, IntRegister b) { return _mm512_madd_epi16(a, b); }
+inline IntRegister broadcast_words(int16_t x) { return _mm512_set1_epi16(x); }
+inline IntRegister add_words(IntRegister a, IntRegister b) { return _mm512_add_epi16(a, b); }
 
 #if defined(__AVX512BF16__)
 // sums[i] += dot product of two bfloat16 of `a` and two of `b`.
@@ -178,6 +193,7 @@ inline IntRegister shift_right(IntRegister v, int bits) { return _mm256_srli_epi
 inline IntRegister mask_bits(IntRegister v, int32_t bits) {
   return _mm256_and_si256(v, _mm256_set1_epi32(bits));
 }
+inline IntRegister or_bits(IntRegister a, IntRegister b) { return _mm256_or_si256(a, b); }
 inline Register as_float(IntRegister v) { return _mm256_castsi256_ps(v); }
 inline F32 as_float(I32 v) { return {as_float(v.low), as_float(v.high)}; }
 inline F32 first_lanes(int count, F32 a, F32 b) {
@@ -202,15 +218,14 @@ inline IntRegister add_int(IntRegister a, IntRegister b) { return _mm256_add_epi
 // The signed bytes at odd, and at even, places, as words.
 inline IntRegister odd_bytes(IntRegister v) { return _mm256_srai_epi16(v, 8); }
 inline IntRegister even_bytes(IntRegister v) { return odd_bytes(_mm256_slli_epi16(v, 8)); }
-// Has a sum made up now: compilers put additions off, and run out of registers for what waits.
-inline IntRegister settled(IntRegister sum) {
-  asm("" : "+x"(sum));
-  return sum;
-}
 inline Register load_half_register(const uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 inline F32 load_half(const uint16_t* p) { return {load_half_register(p), load_half_register(p + 8)}; }
+inline F32 load_signed_bytes(const void* p) {
+  const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(p));
+  return to_float({_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))});
+}
 inline void store_bytes(uint8_t* p, I32 v) {
   // of eight lanes each, interleaved by fours
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(v.low, v.high), 0xd8);
@@ -231,6 +246,12 @@ inline void store_word_pairs(uint8_t* p, I32 v) {
 }
 
 #endif
+
+// Has a sum made up now: compilers put additions off, and run out of registers for what waits.
+inline IntRegister settled(IntRegister sum) {
+  asm("" : "+v"(sum));
+  return sum;
+}
 
 // The bfloat16 numbers in the lower, and in the upper, halves of all lanes.
 template <class Integers>
