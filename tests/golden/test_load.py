@@ -113,6 +113,18 @@ def test_a_damaged_folder_is_refused(
         load_model(folder, model_impl)
 
 
+@pytest.mark.parametrize("model_impl", ["native", "torch"])
+def test_weights_that_are_missing_are_named(tmp_path: Path, model_impl: str) -> None:
+    """In a sentence, with the folder."""
+    folder = build("llama", tmp_path)
+    forget_a_tensor(folder)
+
+    with pytest.raises(
+        LoadError, match=rf"{tmp_path}.* has no weights 'model.layers.1.mlp.up_proj"
+    ):
+        load_model(folder, model_impl)
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "reason"),
     [

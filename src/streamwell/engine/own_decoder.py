@@ -40,6 +40,7 @@ from streamwell.engine.quantization import in_effect
 from streamwell.engine.saved_weights import kept_in_all
 from streamwell.engine.torch_model import TorchModel
 from streamwell.engine.try_out import try_out_native, try_out_torch
+from streamwell.models.gguf_folder import given
 
 
 def own_decoder(plan: Plan, spec: DecoderSpec) -> Assembled:
@@ -80,7 +81,12 @@ def own_decoder(plan: Plan, spec: DecoderSpec) -> Assembled:
 
 
 def _read(plan: Plan, spec: DecoderSpec) -> tuple[DecoderSpec, CanonicalWeights]:
-    """The weights under our names, checked, and the spec as they have it."""
+    """The weights under our names, checked, and the spec as they have it.
+
+    Raises:
+        LoadError: some are missing.
+        ValueError: one is of another shape than the config says.
+    """
     # what will be rounded anew need not take four bytes a number until then
     is_rounded = plan.keeps_rounding or plan.config.quantization != "none"
     checkpoint = open_checkpoint(
@@ -90,7 +96,12 @@ def _read(plan: Plan, spec: DecoderSpec) -> tuple[DecoderSpec, CanonicalWeights]
     )
     weights = canonical_weights(plan.model_config, spec, checkpoint)
     spec = with_saved_head(spec, weights)
-    check_shapes(spec, {name: tuple(w.shape) for name, w in weights.outline.items()})
+    try:
+        check_shapes(spec, {name: tuple(w.shape) for name, w in weights.outline.items()})
+    except KeyError as missing:
+        raise LoadError(
+            f"{given(plan.path)} has no weights {missing.args[0]!r}, by the names that Llama's have"
+        ) from missing
     return spec, weights
 
 
