@@ -28,10 +28,10 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def url(cluster: Cluster) -> Iterator[str]:
-    """The URL of an empty database, which is gone after the test."""
+    """The URL of an empty database, whose contents are gone after the test."""
     url = cluster.new_database()
     yield url
-    cluster.drop_database(url)
+    cluster.empty_database(url)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
