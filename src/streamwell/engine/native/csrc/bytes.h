@@ -41,7 +41,7 @@ inline F32 scaled(I32 sum, const Linear& linear, int64_t column, float row_scale
 
 // Signed 8-bit weights with a scale per output, unsigned 8-bit activations with a scale per row and
 // a zero point of 128.
-#if defined(__AVX512F__)
+#if defined(__AVX512VNNI__)
 // As the processor's dot product wants them.
 template <class Order>
 struct Int8 {
@@ -87,7 +87,8 @@ struct Int8 {
 template <class>
 struct Int8 {
   using Sum = I32;
-  static constexpr int step = 4, x_bytes = 8, w_bytes = 4 * kPanel, max_rows = 4, sums = 8;
+  static constexpr int step = 4, x_bytes = 8, w_bytes = 4 * kPanel;
+  static constexpr int max_rows = kRegisters > 1 ? 4 : 12, sums = 2 * max_rows;
   static constexpr bool pack_whole_rows = true, is_tiled = false, spreads = true;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float* scale) {

@@ -92,25 +92,27 @@ inline F32 load_signed_bytes(const void* p) {
 inline void store_bytes(uint8_t* p, I32 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
 }
-// sums[i] += dot product of four unsigned bytes of `u` and four signed bytes of `s`.
-inline I32 dot_bytes(I32 sums, I32 u, I32 s) {
 #if defined(__AVX512VNNI__)
-  return _mm512_dpbusd_epi32(sums, u, s);
-#else
-  const __m512i low = _mm512_set1_epi16(0x00ff);
-  const __m512i even = _mm512_madd_epi16(
-      _mm512_and_si512(u, low), _mm512_srai_epi16(_mm512_slli_epi16(s, 8), 8));
-  const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16(u, 8), _mm512_srai_epi16(s, 8));
-  return _mm512_add_epi32(sums, _mm512_add_epi32(even, odd));
+// sums[i] += dot product of four unsigned bytes of `u` and four signed bytes of `s`.
+inline I32 dot_bytes(I32 sums, I32 u, I32 s) { return _mm512_dpbusd_epi32(sums, u, s); }
 #endif
-}
-
 // Two unsigned bytes of `u` times two signed ones of `s`, in each word; the sum must fit into it.
 inline IntRegister dot_bytes(IntRegister u, IntRegister s) { return _mm512_maddubs_epi16(u, s); }
 // Two signed words of `a` times two of `b`, in each lane.
 inline IntRegister dot_words(IntRegister a, IntRegister b) { return _mm512_madd_epi16(a, b); }
 inline IntRegister broadcast_words(int16_t x) { return _mm512_set1_epi16(x); }
 inline IntRegister add_words(IntRegister a, IntRegister b) { return _mm512_add_epi16(a, b); }
+// The signed bytes at odd, and at even, places, as words.
+inline IntRegister odd_bytes(IntRegister v) { return _mm512_srai_epi16(v, 8); }
+inline IntRegister even_bytes(IntRegister v) { return odd_bytes(_mm512_slli_epi16(v, 8)); }
+// Of every four lanes the first and the third as words side by side, then the second and the fourth.
+inline void store_word_pairs(uint8_t* p, I32 v) {
+  const I32 behind = _mm512_shuffle_epi32(v, static_cast<_MM_PERM_ENUM>(_MM_SHUFFLE(3, 2, 3, 2)));
+  const I32 words = or_bits(v, shift_left(behind, 16));
+  const I32 order = _mm512_setr_epi64(0, 2, 4, 6, 0, 2, 4, 6);
+  const I32 packed = _mm512_permutexvar_epi64(order, words);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_castsi512_si256(packed));
+}
 
 #if defined(__AVX512BF16__)
 // sums[i] += dot product of two bfloat16 of `a` and two of `b`.

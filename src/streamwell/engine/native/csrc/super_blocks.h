@@ -24,7 +24,7 @@ struct SuperBlocks {
   static constexpr int levels_at = minimums_at + (has_minimum ? kSuperGroups * kLanes : 0);
   static constexpr int side_bytes = levels_at + kSuperGroups * half_bytes<Levels>;
   static constexpr int w_bytes = 2 * side_bytes;
-  static constexpr int max_rows = std::min(kGroupRows, 11);  // fewer, as their sums live in registers too
+  static constexpr int max_rows = std::min(kGroupRows, 11);  // whose sums live in registers, too
   static constexpr bool pack_whole_rows = false, is_tiled = false, spreads = false;
   static_assert(levels_at % 64 == 0 && side_bytes % 64 == 0);
 
@@ -33,8 +33,8 @@ struct SuperBlocks {
   }
 
   template <int M>
-  static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps,
-                                              int64_t ahead, F32 (&sums)[M][2]) {
+  static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
+                       F32 (&sums)[M][2]) {
     for (int64_t i = 0; i < steps; ++i, x += x_bytes * M)
       for (int side = 0; side < 2; ++side, w += side_bytes) {
         F32 totals[M];  // lives in registers
@@ -94,7 +94,7 @@ struct SuperBlocks {
       repeat<parts>([&](int part) STREAMWELL_INLINE {
         constexpr int words = kGroupWords / parts;
         I32 dots[M];
-        const uint8_t* row_words = x;
+        const uint8_t* row_words = x;  // hidden, or each address is computed before it is needed
         asm("" : "+r"(row_words));
         if (part == 0) dot<Levels, M, 0, words>(row_words, levels, dots);
         if (part > 0) dot<Levels, M, kGroupWords - words, words>(row_words, levels, dots);
