@@ -28,8 +28,7 @@ struct GroupedRows {
         store_bytes(packed, values);
         F32& total = totals[j * Sums / kGroup];
         total = add(total, to_float(values));
-        for (int b = 0; b < kLanes; b += 4)
-          std::memcpy(tile + ((j + b) / 4 * height + m) * 4, packed + b, 4);
+        SideBySide::put<kLanes / 4>(tile, j / 4, m, height, packed, kLanes / 4);
       }
       for (int part = 0; part < Sums; ++part)
         scales[(1 + part) * height + m] = factor * scales[m] * sum(totals[part]);

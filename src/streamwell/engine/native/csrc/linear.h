@@ -95,7 +95,7 @@ class Multiplication {
 
   // Rows are packed in parts: whole ones, or chunks of k of a whole tile, so that the lines that a
   // tile's rows share are still at hand for the next row.
-  static constexpr int64_t kChunk = std::max(128, Scheme::step);
+  static constexpr int64_t kChunk = std::max(256, Scheme::step);
 
   int64_t chunks() const { return (linear_.k + kChunk - 1) / kChunk; }
 

@@ -90,8 +90,16 @@ inline int64_t steps_of(int64_t k) {
 struct SideBySide {
   template <int count>
   static void put(uint8_t* tile, int64_t word, int m, int height, const void* words, int64_t left) {
-    for (int i = 0; i < count && i < left; ++i)
-      std::memcpy(tile + ((word + i) * height + m) * 4, static_cast<const uint8_t*>(words) + 4 * i, 4);
+    uint8_t* place = tile + (word * height + m) * 4;
+    const auto* from = static_cast<const uint8_t*>(words);
+    if (left < count) {
+      for (int i = 0; i < left; ++i, place += 4 * height) std::memcpy(place, from + 4 * i, 4);
+      return;
+    }
+    repeat<count>([&](int i) {  // without a question for each of them, a third of the time
+      std::memcpy(place, from + 4 * i, 4);
+      place += 4 * height;
+    });
   }
 };
 
