@@ -52,6 +52,18 @@ class PagedCache:
     def bytes_per_token(shapes: list[LayerShape], dtype: torch.dtype) -> int:
         return sum(s.num_kv_heads * (s.key_dim + s.value_dim) for s in shapes) * dtype.itemsize
 
+    def write(
+        self, layer: int, slots: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+    ) -> None:
+        """Put `[count, num_kv_heads, dim]` into as many slots, `[count]` int64."""
+        self.keys[layer].index_copy_(0, slots, key)
+        self.values[layer].index_copy_(0, slots, value)
+
+    def read(self, layer: int, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The keys and values in some slots, `[count]` int64: `[count, num_kv_heads, dim]`."""
+        keys, values = self.keys[layer], self.values[layer]
+        return keys.index_select(0, slots), values.index_select(0, slots)
+
 
 def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Zeros for a cache."""
@@ -110,8 +122,7 @@ class PagedAttention:
         Returns:
             `[num_tokens, num_heads, value_dim]`.
         """
-        self._cache.keys[layer].index_copy_(0, self._layout.new_slots, key)
-        self._cache.values[layer].index_copy_(0, self._layout.new_slots, value)
+        self._cache.write(layer, self._layout.new_slots, key, value)
         out = query.new_empty((*query.shape[:2], value.shape[-1]))
         for decodes in self._layout.decodes:
             mask = decodes.mask(window, query.dtype)
@@ -122,8 +133,7 @@ class PagedAttention:
             if chunk.slots is None:
                 keys, values = key[rows], value[rows]
             else:
-                keys = self._cache.keys[layer].index_select(0, chunk.slots)
-                values = self._cache.values[layer].index_select(0, chunk.slots)
+                keys, values = self._cache.read(layer, chunk.slots)
             mask = chunk.mask(window, query)
             out[rows] = sequence_attention(query[rows], keys, values, mask, scale, softcap)
         return out
@@ -138,8 +148,7 @@ class PagedAttention:
         softcap: float | None,
     ) -> torch.Tensor:
         count, num_heads, _ = query.shape
-        keys = self._cache.keys[layer].index_select(0, rows.slots)
-        values = self._cache.values[layer].index_select(0, rows.slots)
+        keys, values = self._cache.read(layer, rows.slots)
         # the query heads of one kv head share its keys: they are the "query positions" here
         grouped = query.view(count, keys.shape[1], -1, query.shape[-1])
         out = dot_product(
