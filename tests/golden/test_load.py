@@ -114,14 +114,26 @@ def test_a_damaged_folder_is_refused(
 
 
 @pytest.mark.parametrize("model_impl", ["native", "torch"])
-def test_weights_that_are_missing_are_named(tmp_path: Path, model_impl: str) -> None:
-    """In a sentence, with the folder."""
-    folder = build("llama", tmp_path)
-    forget_a_tensor(folder)
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        ("llama", "model.layers.1.mlp.up_proj.weight"),
+        ("llama", "model.embed_tokens.weight"),
+        ("gemma3", "model.layers.1.pre_feedforward_layernorm.weight"),
+        ("phi", "model.layers.1.mlp.fc1.weight"),
+        ("phi3-window", "model.layers.1.self_attn.qkv_proj.weight"),
+    ],
+)
+def test_weights_that_are_missing_are_named(
+    tmp_path: Path, family: str, name: str, model_impl: str
+) -> None:
+    """In a sentence, with the folder, and as the file would have them."""
+    folder = build(family, tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    del weights[name]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
-    with pytest.raises(
-        LoadError, match=rf"{tmp_path}.* has no weights 'model.layers.1.mlp.up_proj"
-    ):
+    with pytest.raises(LoadError, match=rf"{tmp_path}.* has no weights '{name}'"):
         load_model(folder, model_impl)
 
 

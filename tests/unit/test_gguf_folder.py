@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,29 @@ def test_what_rounded_weights_take_in_memory(rounded: Path) -> None:
     assert has_rounded_weights(folder)
     assert 272 + 144 + 256 == size_in_memory(folder, keeps_rounding=True)
     assert 512 + 512 + 256 == size_in_memory(folder, keeps_rounding=False)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("attn_q", "attn_v"), 272 + 272),
+        (("ffn_up_exps", "ffn_gate_exps"), 272 + 272),
+        (("attn_q", "attn_output"), 144 + 272),
+    ],
+)
+def test_what_is_one_layer_of_several_types_has_eight_bits(
+    write: Write, names: tuple[str, str], expected: int
+) -> None:
+    """Weights of four bits, beside others of eight."""
+    tensors = [
+        Tensor(f"blk.0.{names[0]}.weight", (64, 4), kind=2),
+        Tensor(f"blk.0.{names[1]}.weight", (64, 4), kind=8, offset=160),
+        replace(EMBEDDING, offset=448),
+    ]
+    file = write()
+    file.write_bytes(gguf(LLAMA, tensors, bytes(448 + 96)))
+
+    assert expected + 96 == size_in_memory(resolve(str(file)), keeps_rounding=True)
 
 
 @pytest.mark.parametrize(

@@ -99,9 +99,8 @@ def _read(plan: Plan, spec: DecoderSpec) -> tuple[DecoderSpec, CanonicalWeights]
     try:
         check_shapes(spec, {name: tuple(w.shape) for name, w in weights.outline.items()})
     except KeyError as missing:
-        raise LoadError(
-            f"{given(plan.path)} has no weights {missing.args[0]!r}, by the names that Llama's have"
-        ) from missing
+        name = weights.name_in_file(missing.args[0])
+        raise LoadError(f"{given(plan.path)} has no weights {name!r}") from missing
     return spec, weights
 
 

@@ -5,6 +5,7 @@ Cheap enough for a list of models: a small file is read, and files are asked for
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,14 @@ POSITIONS = (
 )
 #: Families whose positions are relative: what their configs call positions bounds nothing.
 UNBOUNDED = frozenset({"t5", "mt5"})
+#: Tensors of a GGUF file that become one layer.
+_ONE_LAYER = (
+    ("attn_q", "attn_k", "attn_v"),
+    ("ffn_gate", "ffn_up"),
+    ("ffn_gate_exps", "ffn_up_exps"),
+    ("ffn_gate_shexp", "ffn_up_shexp"),
+)
+_FUSED = re.compile(rf"\.({'|'.join(name for names in _ONE_LAYER for name in names)})\.weight$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +76,8 @@ def size_in_memory(path: Path, *, keeps_rounding: bool) -> int:
     """Bytes of the same once they are loaded, at the least.
 
     What is rounded in a GGUF file is either kept so, at 4.5 to 8.5 bits, or takes two bytes a
-    number. To read the header of such a file takes up to a second; else it is the size on disk.
+    number; what is computed as one layer and is of several types takes 8.5. To read the header of
+    such a file takes up to a second; else it is the size on disk.
 
     Raises:
         LoadError: there are none.
@@ -75,15 +85,27 @@ def size_in_memory(path: Path, *, keeps_rounding: bool) -> int:
     """
     if not is_gguf(path):
         return size_on_disk(path)
-    return sum(
-        _bytes_of(tensor, keeps_rounding=keeps_rounding) for tensor in read_headers(path).values()
-    )
+    tensors = read_headers(path)
+    if not keeps_rounding:
+        return sum(_bytes_of_floats(tensor) for tensor in tensors.values())
+    return sum(_kept_bytes(name, tensors) for name in tensors)
 
 
-def _bytes_of(tensor: TensorInfo, *, keeps_rounding: bool) -> int:
-    if keeps_rounding and tensor.dtype not in PLAIN:
-        return int(tensor.num_elements * KEPT.get(tensor.dtype, ROUNDED_ANEW).all_bits / 8)
+def _bytes_of_floats(tensor: TensorInfo) -> int:
     return max(tensor.end - tensor.begin, 2 * tensor.num_elements)
+
+
+def _kept_bytes(name: str, tensors: Mapping[str, TensorInfo]) -> int:
+    """Of a tensor in a GGUF file that stays rounded, if it is."""
+    tensor, match = tensors[name], _FUSED.search(name)
+    part = match[1] if match else name
+    group = next((group for group in _ONE_LAYER if part in group), (part,))
+    names = (name.replace(part, each) for each in group)
+    kinds = {tensors[each].dtype for each in names if each in tensors}
+    if kinds <= PLAIN:
+        return _bytes_of_floats(tensor)
+    kept = KEPT.get(tensor.dtype) if len(kinds) == 1 else None
+    return int(tensor.num_elements * (kept or ROUNDED_ANEW).all_bits / 8)
 
 
 def _context(config: Mapping[str, Any]) -> int | None:

@@ -20,6 +20,8 @@ Weights = Mapping[str, torch.Tensor]
 
 _HEAD_NORM = re.compile(r"\.self_attn\.[qk]_norm\.")
 _QUERIES_AND_KEYS = re.compile(r"\.self_attn\.[qk]_(proj|norm)\.")
+#: The number of a layer, where it comes first.
+_LAYER = re.compile(r"\.\d+\.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,14 @@ class CanonicalWeights(SavedWeights):
             self._sources |= {name: (source, name) for name in parts}
         #: The parts of one are mostly asked for one after the other.
         self._latest: tuple[str, dict[str, torch.Tensor]] = ("", {})
+
+    def name_in_file(self, name: str) -> str:
+        """What a weight that is missing would be called there, as far as other layers tell."""
+        layer = _LAYER.search(name)
+        for other, (source, _) in self._sources.items():
+            if layer and _LAYER.sub("", other, count=1) == _LAYER.sub("", name, count=1):
+                return _LAYER.sub(layer[0], source, count=1)
+        return name
 
     def share(self, name: str, new_name: str) -> None:
         """Have a weight under another name, too."""

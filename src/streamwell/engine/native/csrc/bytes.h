@@ -24,7 +24,8 @@ inline float largest_magnitude(const float* x, int64_t k) {
 inline float inverse_scale(const float* x, int64_t k, float* scale) {
   const float largest = largest_magnitude(x, k);
   *scale = largest / 127.0f;
-  return largest > 0.0f ? 127.0f / largest : 0.0f;
+  const float inverse = 127.0f / largest;
+  return std::isfinite(inverse) ? inverse : 0.0f;  // of what is next to nothing, nothing is left
 }
 
 inline float half_at(const uint8_t* bytes) {

@@ -129,7 +129,8 @@ template <class Levels, int M, int first, int count>
   for (int part = 0; part < kRegisters; ++part) {
     const uint8_t* columns = w + 4 * part * kRegisterLanes;
     repeat<count / 2 / pairs>([&](int chunk) STREAMWELL_INLINE {
-      asm("" : "+r"(x));  // else all addresses are computed once for all parts, and fill the stack
+      // hidden, or all addresses are computed once for all parts, and fill the stack
+      if constexpr (M > 4) asm("" : "+r"(x));
       IntRegister dots[M];
       repeat<M>([&](int m) STREAMWELL_INLINE { dots[m] = IntRegister{}; });
       repeat<pairs>([&](int i) STREAMWELL_INLINE {

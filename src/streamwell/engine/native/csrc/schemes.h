@@ -1,6 +1,6 @@
 // How weights and activations of each kind lie in memory, and how a tile of them is multiplied.
 //
-// Weights lie in panels of 32 outputs. A micro-kernel multiplies up to `kRows` rows of activations
+// Weights lie in panels of 32 outputs. A micro-kernel multiplies a few rows of activations
 // with one panel and keeps the sums in registers. Each output is one chain of sums over k in
 // ascending order, whatever rows share the call: a row's result does not depend on its neighbours.
 #pragma once
@@ -13,7 +13,7 @@
 namespace streamwell {
 
 constexpr int kPanel = 2 * kLanes;
-constexpr int kGroup = 32;  // weights that share a scale in int4
+constexpr int kGroup = 32;  // weights that share a scale, or activations
 
 // `kBfloat16` is a storage: weights are widened, and arithmetic is that of floats. `kBfloat16Pairs` is
 // multiplied as it is, with activations rounded to bfloat16, where the processor has that. Whole numbers
