@@ -129,6 +129,23 @@ def test_what_is_rounded_in_the_file_stays_so(
     assert torch.nn.functional.cosine_similarity(*logits).mean() > least
 
 
+@pytest.mark.parametrize("value", ["Q4_0", "Q8_0", "Q5_0", "F32"])
+def test_queries_keys_and_values_keep_a_type_each(tmp_path: Path, value: str) -> None:
+    """As in most files: a token's logits, alone or beside others, are near those of the floats."""
+    folder = build_changed("llama-biases-tied", tmp_path / "model")
+    kinds = {"attn_v": value, "attn_k": "Q4_1"}
+    file = resolve(str(write_gguf(folder, tmp_path / "tiny.gguf", "Q4_0", kinds=kinds)))
+    chunks = [whole(sequence) for sequence in make_sequences("llama")]
+    kept = load_model(file, "native", "auto").runner.model
+    floats = load_model(file, "torch", block_size=NATIVE_BLOCK_SIZE).runner.model
+
+    logits = last_logits(kept, chunks)
+
+    assert torch.equal(last_logits(kept, chunks[:1]), logits[:1])
+    expected = last_logits(floats, chunks)
+    assert torch.nn.functional.cosine_similarity(logits, expected).mean() > 0.998
+
+
 def test_pytorch_computes_with_the_floats_of_a_rounded_file(tmp_path: Path) -> None:
     """It has no small numbers to keep, and nobody asked for them: nothing is warned of."""
     folder = build_changed("llama", tmp_path / "model")

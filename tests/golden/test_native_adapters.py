@@ -9,11 +9,13 @@ import torch
 from engine_rig import load_model
 from native_rig import last_logits, make_sequences, whole
 from tiny_adapters import build_adapters
+from tiny_gguf import write_gguf
 from tiny_models import build
 
 from streamwell.engine.loader import LoadedModel
 from streamwell.engine.native import BLOCK_SIZE, library
 from streamwell.engine.sequence import Chunk, Sequence
+from streamwell.models.resolve import resolve
 
 pytestmark = pytest.mark.slow
 
@@ -69,6 +71,24 @@ def test_every_instruction_set_adds_what_pytorch_adds(
         logits = last_logits(load(tmp_path / "model", adapters, "native").runner.model, chunks)
 
         torch.testing.assert_close(logits, expected, rtol=1e-4, atol=5e-4)
+
+
+@pytest.mark.parametrize("name", ["llama"])
+@pytest.mark.parametrize("value", ["Q8_0", "F32"])
+def test_adapters_of_keys_and_values_apart_from_queries(
+    tmp_path: Path, adapters: dict[str, Path], name: str, value: str
+) -> None:
+    """In a GGUF file where they are of other types; inputs are rounded beside."""
+    kinds = {"attn_v": value, "attn_k": value}
+    written = write_gguf(tmp_path / "model", tmp_path / f"{name}.gguf", "Q4_0", kinds=kinds)
+    file = resolve(str(written))
+    chunks = [whole(sequence) for sequence in sequences_of((1, 2, 0, 3))]
+    kept = load(file, adapters, "native", "auto")
+    floats = load(file, adapters, "torch")
+
+    logits = [last_logits(model.runner.model, chunks) for model in (kept, floats)]
+
+    assert torch.nn.functional.cosine_similarity(*logits).min() > 0.998
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -102,14 +102,14 @@ def test_instruction_sets_agree(kind: str) -> None:
 class FakeWeights(SavedWeights):
     """Weights of several types by name; floats where there is none."""
 
-    def __init__(self, kinds: Mapping[str, str | None]) -> None:
-        self._kinds = kinds
-        self.outline = {name: torch.empty(32, 256, device="meta") for name in kinds}
+    def __init__(self, kinds: Mapping[str, str | None], outputs: int = 32) -> None:
+        self._kinds, self._outputs = kinds, outputs
+        self.outline = {name: torch.empty(outputs, 256, device="meta") for name in kinds}
 
     def __getitem__(self, name: str) -> torch.Tensor:
         if name not in self._kinds:
             raise KeyError(name)
-        return torch.ones(32, 256)
+        return torch.ones(self._outputs, 256)
 
     def saved_kind(self, name: str) -> str | None:
         return self._kinds[name]
@@ -117,7 +117,7 @@ class FakeWeights(SavedWeights):
     def saved_rows(self, name: str) -> SavedRows:
         kind = self._kinds[name]
         assert kind is not None
-        return make_rows(kind, 32, 256)
+        return make_rows(kind, self._outputs, 256)
 
 
 @pytest.mark.parametrize(
@@ -139,14 +139,45 @@ class FakeWeights(SavedWeights):
 def test_a_layer_keeps_what_all_of_its_parts_have(
     helper: ctypes.CDLL, kinds: tuple[str | None, str | None], stored: Kind
 ) -> None:
-    """Four bits stay four; what else is rounded, or differs, becomes eight; floats stay floats."""
+    """A gate and what it gates; what is not kept, or differs, becomes eight bits."""
     weights = FakeWeights({"a.weight": kinds[0], "b.weight": kinds[1]})
     packer = Packer(helper, weights, torch.float32, "none", rounding=weights)
 
-    assert stored == packer.linear("a", "b").struct.kind
     assert stored == packer.gated("a", "b").struct.kind
     head = {None: Kind.FLOAT32, "Q5_K": Kind.INT5_K, "Q6_K": Kind.INT6_K}
     assert head.get(kinds[0], Kind.INT8_GROUPS) == packer.head("a").struct.kind
     table = packer.table("a")
     assert isinstance(table, PackedLinear) == (kinds[0] is not None)
     assert Kind.FLOAT32 == packer.linear("a", quantization="none").struct.kind
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("Q4_K", "Q4_K", "Q6_K"),
+        ("Q5_K", "Q3_K", "Q3_K"),
+        ("Q8_0", None, "Q4_0"),
+        ("Q4_K", "Q4_K", "Q4_K"),
+    ],
+)
+@pytest.mark.parametrize("rows", [1, 3, 40])
+def test_layers_of_one_input_keep_a_type_each(
+    helper: ctypes.CDLL, kinds: tuple[str | None, ...], rows: int
+) -> None:
+    """Queries, keys and values as one give the bits that they give alone."""
+    names = ("q", "k", "v")
+    weights = FakeWeights({f"{name}.weight": kind for name, kind in zip(names, kinds, strict=True)})
+    packer = Packer(helper, weights, torch.float32, "none", rounding=weights)
+    x = torch.randn(rows, 256, generator=torch.Generator().manual_seed(7))
+
+    together = packer.linear(*names)(x)
+
+    assert torch.equal(torch.cat([packer.linear(name)(x) for name in names], 1), together)
+
+
+def test_a_panel_of_several_types_becomes_eight_bits(helper: ctypes.CDLL) -> None:
+    """Sixteen outputs do not end with one."""
+    weights = FakeWeights({"q.weight": "Q4_K", "k.weight": "Q6_K"}, outputs=16)
+    packer = Packer(helper, weights, torch.float32, "none", rounding=weights)
+
+    assert Kind.INT8_GROUPS == packer.linear("q", "k").struct.kind

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gguf
@@ -57,8 +58,18 @@ _FIELDS = {
 _WINDOWED = ("phi3", "gemma2", "gemma3_text")
 
 
-def write_gguf(folder: Path, file: Path, kind: str = "F32", **metadata: int) -> Path:
-    """Convert the model in `folder`; matrices become `kind`, if their rows are whole blocks."""
+def write_gguf(
+    folder: Path,
+    file: Path,
+    kind: str = "F32",
+    *,
+    kinds: Mapping[str, str] = MappingProxyType({}),
+    **metadata: int,
+) -> Path:
+    """Convert the model in `folder`; matrices become `kind`, if their rows are whole blocks.
+
+    Those named in `kinds`, as a GGUF file names those of a layer, become another.
+    """
     config = json.loads((folder / "config.json").read_text())
     arch, is_permuted, adds_one = _KINDS[config["model_type"]]
     writer = gguf.GGUFWriter(file, arch)
@@ -74,7 +85,8 @@ def write_gguf(folder: Path, file: Path, kind: str = "F32", **metadata: int) -> 
         assert new_name is not None, name
         if is_permuted:
             tensor = _permuted(name, tensor, config)
-        _add(writer, new_name, tensor + (adds_one and name.endswith("norm.weight")), kind)
+        own_kind = kinds.get(new_name.split(".")[-2], kind)
+        _add(writer, new_name, tensor + (adds_one and name.endswith("norm.weight")), own_kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

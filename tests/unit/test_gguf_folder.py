@@ -123,9 +123,9 @@ def test_what_rounded_weights_take_in_memory(rounded: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (("attn_q", "attn_v"), 272 + 272),
+        (("ffn_gate", "ffn_up"), 272 + 272),
         (("ffn_up_exps", "ffn_gate_exps"), 272 + 272),
-        (("attn_q", "attn_output"), 144 + 272),
+        (("attn_q", "attn_v"), 144 + 272),
     ],
 )
 def test_what_is_one_layer_of_several_types_has_eight_bits(

@@ -26,9 +26,8 @@ POSITIONS = (
 )
 #: Families whose positions are relative: what their configs call positions bounds nothing.
 UNBOUNDED = frozenset({"t5", "mt5"})
-#: Tensors of a GGUF file that become one layer.
+#: Tensors of a GGUF file that become one layer of one type.
 _ONE_LAYER = (
-    ("attn_q", "attn_k", "attn_v"),
     ("ffn_gate", "ffn_up"),
     ("ffn_gate_exps", "ffn_up_exps"),
     ("ffn_gate_shexp", "ffn_up_shexp"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import torch
 
@@ -27,7 +28,8 @@ _KEPT_AS = {
     "Q5_K": Kind.INT5_K,
     "Q6_K": Kind.INT6_K,
 }
-_PANEL = 32
+#: Outputs that lie together.
+PANEL = 32
 
 
 def storage_kind(
@@ -81,7 +83,7 @@ class PackedLinear:
     ) -> None:
         """`factor` is that of what is accumulated; weights lie in `memory`, or have their own."""
         n, k = weight.shape
-        columns = -(-n // _PANEL) * _PANEL
+        columns = -(-n // PANEL) * PANEL
         memory = memory or WeightMemory()
         self._library = library
         self._weights = memory.take(library.sw_packed_bytes(kind, n, k))
@@ -102,6 +104,8 @@ class PackedLinear:
             k,
             kind,
             factor,
+            n,
+            None,
         )
 
     def _pack(self, weight: torch.Tensor | SavedRows, kind: Kind) -> None:
@@ -149,6 +153,20 @@ class PackedLinear:
     def read_rows(self, ids: torch.Tensor, out: torch.Tensor) -> None:
         """Write the weights of some outputs, `[count]` int64, unpacked to `[count, k]` float32."""
         self._library.sw_unpack_rows(self.struct, ids.data_ptr(), len(ids), out.data_ptr())
+
+
+def side_by_side(layers: Sequence[PackedLinear]) -> PackedLinear:
+    """Have layers of one input write their results next to each other.
+
+    All but the last have a multiple of 32 outputs. Call the first one, and keep the others.
+    """
+    width = sum(layer.out_features for layer in layers)
+    for layer in layers:
+        layer.struct.width = width
+    for layer, rest in pairwise(layers):
+        layer.struct.rest = ctypes.addressof(rest.struct)
+    layers[0].out_features = width
+    return layers[0]
 
 
 def make_workspace(library: ctypes.CDLL, rows: int, in_features: int) -> torch.Tensor:

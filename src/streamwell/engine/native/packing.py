@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any, TypeVar
 
 import torch
 
-from streamwell.engine.native.linear import PackedLinear, interleave, storage_kind
+from streamwell.engine.native.linear import (
+    PANEL,
+    PackedLinear,
+    interleave,
+    side_by_side,
+    storage_kind,
+)
 from streamwell.engine.native.structures import NormStruct
 from streamwell.engine.native.weight_memory import WeightMemory
 from streamwell.engine.quantization import head_quantization
@@ -54,12 +61,10 @@ class Packer:
 
         `quantization` is what it is rounded to, whatever the others are.
         """
-        parts = self._parts(names) if quantization is None else self._floats(names)
-        return self.pack(
-            joined(parts, lambda rows: torch.cat(list(rows))),
-            self._bias(names, parts),
-            quantization or self._form(names),
-        )
+        if quantization is not None:
+            return self._joined(names, self._floats(names), quantization)
+        runs = self._runs(names)
+        return side_by_side([self._joined(run, self._parts(run), self._form(run)) for run in runs])
 
     def head(self, name: str) -> PackedLinear:
         """The output layer, which decides between near tokens."""
@@ -123,6 +128,21 @@ class Packer:
     def forget_weights(self) -> None:
         """Let go of what the weights were before."""
         self._weights, self._rounding = {}, None
+
+    def _joined(
+        self, names: tuple[str, ...], parts: list[torch.Tensor | SavedRows], quantization: str
+    ) -> PackedLinear:
+        whole = joined(parts, lambda rows: torch.cat(list(rows)))
+        return self.pack(whole, self._bias(names, parts), quantization)
+
+    def _runs(self, names: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Neighbours of one type together, if all that have others after them end with a panel."""
+        if self._rounding is None:
+            return [names]
+        runs = [tuple(run) for _, run in groupby(names, lambda name: self._kinds((name,)))]
+        shapes = self._rounding.outline
+        heights = [sum(shapes[f"{name}.weight"].shape[0] for name in run) for run in runs]
+        return [names] if any(height % PANEL for height in heights[:-1]) else runs
 
     def _kinds(self, names: tuple[str, ...]) -> set[str | None]:
         """The types that they are rounded to as they are saved, and are to stay in."""

@@ -60,6 +60,8 @@ class LinearStruct(ctypes.Structure):
         ("k", c_int64),
         ("kind", c_int32),
         ("factor", c_float),
+        ("width", c_int64),
+        ("rest", c_void_p),
     ]
 
 

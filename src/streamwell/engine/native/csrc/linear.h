@@ -239,7 +239,7 @@ class Multiplication {
   template <Form form>
   [[gnu::noinline]] void write(const Pending& pending, int count) const {
     const int64_t column = pending.panel * kPanel;
-    const int64_t stride = form == kGate ? linear_.n / 2 : linear_.n;
+    const int64_t stride = form == kGate ? linear_.n / 2 : linear_.width;
     float* y = y_ + pending.row * stride + (form == kGate ? column / 2 : column);
     for (int m = 0; m < count; ++m, y += stride) {
       const LowRank* low_rank = additions_.of(pending.row + m);
@@ -284,6 +284,8 @@ inline int64_t workspace_bytes(int64_t rows, int64_t k) { return rows * (k + 64)
 inline void multiply(const Linear& linear, const float* x, int64_t rows, float* y,
                      Epilogue epilogue, uint8_t* workspace, const Additions& additions = {}) {
   const Call call = {linear, x, rows, y, epilogue, workspace, additions};
+  if (linear.rest)
+    multiply(*linear.rest, x, rows, y + linear.n, epilogue, workspace, additions.from(linear.n));
   switch (linear.kind) {
     case kFloat32: return Multiplication<Floats<Float32Weights>>(call).run();
     case kBfloat16: return Multiplication<Floats<Bfloat16Weights>>(call).run();

@@ -32,13 +32,19 @@ struct Additions {
   const LowRank* const* matrices = nullptr;  // [rows], null for those without an adapter; or null
   const float* between = nullptr;            // [rows, stride]
   int64_t stride = 0;
+  int64_t first = 0;  // half panel that the results begin with
 
   // Whether anything is added to a row.
   const LowRank* of(int64_t row) const { return matrices ? matrices[row] : nullptr; }
 
+  // Those to the results from one column on, with which a panel begins.
+  Additions from(int64_t column) const {
+    return {matrices, between, stride, first + column / kLanes};
+  }
+
   // To half a panel of a row's results.
   F32 add_to(F32 results, const LowRank& low_rank, int64_t row, int64_t half) const {
-    const LowRank::Half& place = low_rank.halves[half];
+    const LowRank::Half& place = low_rank.halves[first + half];
     if (place.block < 0) return results;
     const float* up = low_rank.up + place.block * low_rank.rank * kLanes;
     const float* values = between + row * stride + place.first;

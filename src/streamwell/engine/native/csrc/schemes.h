@@ -43,7 +43,9 @@ struct Linear {
   const float* offsets;   // int8: [panels * 32], -128 * scale * sum of the column's weights
   int64_t n, k;
   int32_t kind;
-  float factor;  // of what is accumulated
+  float factor;   // of what is accumulated
+  int64_t width;  // of a row of results: `n`, or more if others lie beside them
+  const Linear* rest;  // of the same input, with results after these; or null
 };
 
 inline int64_t panels_of(int64_t n) { return (n + kPanel - 1) / kPanel; }
