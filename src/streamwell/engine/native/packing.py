@@ -59,7 +59,8 @@ class Packer:
     def linear(self, *names: str, quantization: str | None = None) -> PackedLinear:
         """One layer for several that read the same input; some may have no bias.
 
-        `quantization` is what it is rounded to, whatever the others are.
+        Those that stay as they are saved keep a type each, if panels allow. `quantization` is
+        what it is rounded to, whatever the others are.
         """
         if quantization is not None:
             return self._joined(names, self._floats(names), quantization)
