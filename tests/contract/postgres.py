@@ -42,7 +42,7 @@ class Cluster:
     def empty_database(self, url: str) -> None:
         """End all sessions of a database and leave nothing in it, for the next who wants one.
 
-        That takes a tenth of the time that another database takes.
+        To create another one takes longer.
         """
         self.execute(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s",

@@ -144,6 +144,8 @@ def test_a_layer_keeps_what_all_of_its_parts_have(
     packer = Packer(helper, weights, torch.float32, "none", rounding=weights)
 
     assert stored == packer.gated("a", "b").struct.kind
+    if kinds[0] == kinds[1]:
+        assert stored == packer.linear("a", "b").struct.kind
     head = {None: Kind.FLOAT32, "Q5_K": Kind.INT5_K, "Q6_K": Kind.INT6_K}
     assert head.get(kinds[0], Kind.INT8_GROUPS) == packer.head("a").struct.kind
     table = packer.table("a")

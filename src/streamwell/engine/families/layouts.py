@@ -60,11 +60,15 @@ class CanonicalWeights(SavedWeights):
 
     def name_in_file(self, name: str) -> str:
         """What a weight that is missing would be called there, as far as other layers tell."""
-        layer = _LAYER.search(name)
-        for other, (source, _) in self._sources.items():
-            if layer and _LAYER.sub("", other, count=1) == _LAYER.sub("", name, count=1):
-                return _LAYER.sub(layer[0], source, count=1)
-        return name
+        layer, inner = _LAYER.search(name), _LAYER.sub("", name, count=1)
+        if layer is None:
+            return name
+        alike = (
+            source
+            for other, (source, _) in self._sources.items()
+            if inner == _LAYER.sub("", other, count=1)
+        )
+        return _LAYER.sub(layer[0], next(alike, name), count=1)
 
     def share(self, name: str, new_name: str) -> None:
         """Have a weight under another name, too."""

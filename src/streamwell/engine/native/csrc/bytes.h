@@ -28,11 +28,13 @@ inline float inverse_scale(const float* x, int64_t k, float* scale) {
   return std::isfinite(inverse) ? inverse : 0.0f;  // of what is next to nothing, nothing is left
 }
 
-inline float half_at(const uint8_t* bytes) {
+inline uint16_t half_bits_at(const uint8_t* bytes) {
   uint16_t bits;
   std::memcpy(&bits, bytes, 2);
-  return _cvtsh_ss(bits);
+  return bits;
 }
+
+inline float half_at(const uint8_t* bytes) { return _cvtsh_ss(half_bits_at(bytes)); }
 
 inline F32 scaled(I32 sum, const Linear& linear, int64_t column, float row_scale) {
   const F32 result =

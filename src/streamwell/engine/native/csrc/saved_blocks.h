@@ -16,12 +16,6 @@ enum SavedType : int32_t { kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8, kQ4_K = 12, kQ5_K = 
 
 constexpr int kHalfGroup = kGroup / 2;
 
-inline uint16_t half_bits_at(const uint8_t* bytes) {
-  uint16_t bits;
-  std::memcpy(&bits, bytes, 2);
-  return bits;
-}
-
 // Two nibbles to a byte: the first half of a group, and the second.
 inline void put_nibbles(const uint8_t* bytes, int shift, uint8_t* words) {
   for (int i = 0; i < kHalfGroup; ++i)
