@@ -59,7 +59,11 @@ class Engine:
             max_model_len=model.info.max_model_len,
             eos_token_ids=model.eos_token_ids,
         )
-        pace = Pace(defaults.step_stretch)
+        pace = Pace(
+            defaults.step_stretch,
+            short_step_s=defaults.short_step_s,
+            max_num_batched_tokens=defaults.max_num_batched_tokens,
+        )
         self._loop = EngineLoop(self.scheduler, model.runner, pool, pace)
         self.tokens: dict[str, list[int]] = {}
 

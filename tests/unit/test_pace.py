@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from scheduler_bench import Bench, Runner, a_seq
+from scheduler_bench import Bench, Runner, a_seq, with_prompt
 
 from streamwell.core.types import SamplingParams
 from streamwell.engine.budget import share_budget
 from streamwell.engine.loop import EngineLoop
-from streamwell.engine.pace import FIRST_TOKENS, LEAST_TOKENS, Pace
+from streamwell.engine.pace import FIRST_TOKENS, LEAST_TOKENS, Demand, Pace
 from streamwell.engine.sequence import Chunk, Sequence, Step
 
 #: How many times as long a step may take.
 STRETCH = 2.5
+#: A stream beside one long prompt.
+LONG = Demand(num_streams=1, num_prompts=1, longest_prompt=5000)
 
 
 def a_sequence(num_tokens: int, num_computed: int) -> Sequence:
@@ -27,11 +29,11 @@ def test_a_mixed_step_keeps_the_stretch(num_streams: int) -> None:
     pace = Pace(STRETCH)
     decode_s, token_s = 0.05 + 0.002 * num_streams, 0.0035
     for _ in range(120):
-        num_tokens = pace.prefill_limit() or 0
+        num_tokens = pace.prefill_limit(LONG) or 0
         pace.observe(num_streams, num_tokens, decode_s + token_s * num_tokens)
         pace.observe(num_streams, 0, decode_s)
 
-    mixed_s = decode_s + token_s * (pace.prefill_limit() or 0)
+    mixed_s = decode_s + token_s * (pace.prefill_limit(LONG) or 0)
 
     assert STRETCH * 0.9 < mixed_s / decode_s <= STRETCH
 
@@ -42,7 +44,7 @@ def test_it_learns_from_prefills_alone_too() -> None:
     pace.observe(0, 200, 1.0)
     pace.observe(1, 0, 0.1)
 
-    assert int((STRETCH - 1) * 0.1 / 0.005) == pace.prefill_limit()
+    assert int((STRETCH - 1) * 0.1 / 0.005) == pace.prefill_limit(LONG)
 
 
 def test_short_prompts_alone_do_not_make_tokens_look_dear() -> None:
@@ -51,20 +53,20 @@ def test_short_prompts_alone_do_not_make_tokens_look_dear() -> None:
     decode_s, token_s = 0.015, 0.00006
     pace.observe(1, 0, decode_s)
     pace.observe(0, 500, decode_s + 500 * token_s)
-    limit = pace.prefill_limit()
+    limit = pace.prefill_limit(LONG)
     for _ in range(3):
         pace.observe(0, 10, decode_s + 10 * token_s)
 
     assert limit == pytest.approx((STRETCH - 1) * decode_s / token_s, abs=1)
-    assert limit == pytest.approx(pace.prefill_limit(), abs=1)
+    assert limit == pytest.approx(pace.prefill_limit(LONG), abs=1)
 
 
 def test_before_it_knows_anything_it_guesses() -> None:
     """A first step has no past; neither has a server that never only decoded."""
     pace = Pace(STRETCH)
-    assert FIRST_TOKENS == pace.prefill_limit()
+    assert FIRST_TOKENS == pace.prefill_limit(LONG)
     pace.observe(4, 64, 0.3)
-    assert FIRST_TOKENS == pace.prefill_limit()
+    assert FIRST_TOKENS == pace.prefill_limit(LONG)
 
 
 def test_prompts_never_stop() -> None:
@@ -73,49 +75,93 @@ def test_prompts_never_stop() -> None:
     pace.observe(1, 0, 0.001)
     pace.observe(0, 1, 10.0)
 
-    assert LEAST_TOKENS == pace.prefill_limit()
+    assert LEAST_TOKENS == pace.prefill_limit(LONG)
+
+
+def a_pace_that_knows(decode_s: float = 0.1, token_s: float = 0.005) -> Pace:
+    """Short prompts, of up to four steps' 250 tokens, may take a step of 0.6 s."""
+    pace = Pace(STRETCH, short_step_s=0.6, max_num_batched_tokens=250)
+    pace.observe(0, 200, 200 * token_s)
+    pace.observe(1, 0, decode_s)
+    return pace
 
 
 def test_a_crowd_waits_for_less_even_streams() -> None:
     """With three prompts behind the first for each stream, three times as many are computed."""
-    pace = Pace(STRETCH)
-    pace.observe(0, 200, 1.0)
-    pace.observe(1, 0, 0.1)
-    alone = pace.prefill_limit()
+    pace = a_pace_that_knows()
+    alone = pace.prefill_limit(LONG)
     assert alone
 
-    assert alone == pace.prefill_limit(0.9)
-    assert 3 * alone == pace.prefill_limit(3.0)
+    assert alone == pace.prefill_limit(Demand(10, 10, 5000))
+    assert 3 * alone == pace.prefill_limit(Demand(2, 7, 5000))
+
+
+def test_short_prompts_get_a_step_of_their_time() -> None:
+    """If all are short, as many tokens as fill the time that such a step may take."""
+    pace = a_pace_that_knows()
+
+    assert int((0.6 - 0.1) / 0.005) == pace.prefill_limit(Demand(1, 1, 1000))
+    assert int((STRETCH - 1) * 0.1 / 0.005) == pace.prefill_limit(Demand(1, 2, 1001))
+
+
+def test_a_step_for_short_prompts_is_no_shorter_than_for_long_ones() -> None:
+    """Where streams alone take long already, the stretch counts; and where a crowd waits."""
+    slow, fast = a_pace_that_knows(decode_s=0.5), a_pace_that_knows()
+
+    assert int((STRETCH - 1) * 0.5 / 0.005) == slow.prefill_limit(Demand(1, 1, 10))
+    assert fast.prefill_limit(Demand(1, 9, 5000)) == fast.prefill_limit(Demand(1, 9, 10))
+
+
+def test_prompts_are_measured_without_what_the_cache_had() -> None:
+    """A long conversation's new turn is short; one that waits yet is as long as it looks."""
+    bench = Bench([with_prompt("first turn", range(40), max_tokens=1)], max_model_len=64)
+    bench.drain()
+    bench.scheduler.add(a_seq("stream"))
+    bench.step()
+    bench.scheduler.add(with_prompt("second turn", range(46)))
+    waiting = bench.scheduler.demand
+    bench.plan()
+
+    assert Demand(1, 1, 46) == waiting
+    assert Demand(1, 1, 6) == bench.scheduler.demand
+
+
+def test_what_a_limit_allows_is_not_owed() -> None:
+    """A crowd's step leaves the next ones their limit; more than the limit is taken off them."""
+    pace, crowd = a_pace_that_knows(), Demand(1, 9, 5000)
+    alone, crowded = pace.prefill_limit(LONG), pace.prefill_limit(crowd)
+    assert alone
+    assert crowded
+
+    pace.observe(1, crowded, 0.1 + crowded * 0.005)
+    assert alone == pace.prefill_limit(LONG)
+    pace.observe(1, alone + 7, 0.1 + (alone + 7) * 0.005)
+    assert alone - 7 == pace.prefill_limit(LONG)
 
 
 class Watched(Pace):
-    """Tells which steps owed nothing."""
+    """Keeps what it was asked."""
 
     def __init__(self) -> None:
         super().__init__(STRETCH)
-        self.is_free: list[bool] = []
+        self.demands: list[Demand] = []
 
-    def observe(
-        self, num_decodes: int, num_prefill_tokens: int, seconds: float, *, is_free: bool = False
-    ) -> None:
-        self.is_free.append(is_free)
+    def prefill_limit(self, demand: Demand) -> int | None:
+        self.demands.append(demand)
+        return super().prefill_limit(demand)
 
 
-def test_what_a_crowd_was_given_is_not_owed() -> None:
-    """Three prompts beside one stream owe nothing for their step; fewer beside two streams do."""
+def test_the_loop_tells_who_waits() -> None:
+    """Before each step the pace knows who streams, and whose prompts wait, admitted or not."""
     bench, pace = Bench(max_num_seqs=2), Watched()
     loop = EngineLoop(bench.scheduler, Runner(), bench.pool, pace=pace)
     bench.scheduler.add(a_seq("a"))
     loop.step()
-    for name in "bcd":
-        bench.scheduler.add(a_seq(name))
+    for name, num_tokens in {"b": 3, "c": 9, "d": 4}.items():
+        bench.scheduler.add(a_seq(name, num_tokens))
+    loop.step()
 
-    while loop.has_work:
-        loop.step()
-
-    crowded = pace.is_free.index(True)
-    assert crowded == 1
-    assert not any(pace.is_free[crowded + 1 :])
+    assert [Demand(0, 1, 4), Demand(1, 3, 9)] == pace.demands
 
 
 def test_the_limit_counts_beside_decodes_only() -> None:
@@ -143,7 +189,7 @@ def test_what_an_answer_needs_to_go_on_is_not_owed() -> None:
     pace.observe(1, 0, 0.1)
     pace.observe(1, 255, 0.1 + 0.255, is_free=True)
 
-    assert int((STRETCH - 1) * 0.1 / 0.001) == pace.prefill_limit()
+    assert int((STRETCH - 1) * 0.1 / 0.001) == pace.prefill_limit(LONG)
 
 
 def test_no_stretch_is_no_limit() -> None:
@@ -152,7 +198,7 @@ def test_no_stretch_is_no_limit() -> None:
     pace.observe(1, 0, 0.001)
     pace.observe(0, 1, 10.0)
 
-    assert pace.prefill_limit() is None
+    assert pace.prefill_limit(LONG) is None
 
 
 def test_guesses_are_not_prompts() -> None:

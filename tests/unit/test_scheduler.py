@@ -49,17 +49,17 @@ def test_nothing_to_do_is_no_step() -> None:
 def test_the_crowd_is_counted_by_stream() -> None:
     """Prompts behind the first one, admitted or not, for each stream; nobody crowds without one."""
     bench = Bench(max_num_seqs=3)
-    assert bench.scheduler.crowd == 0
+    assert bench.scheduler.demand.crowd == 0
     for name in "ab":
         bench.scheduler.add(a_seq(name))
-    assert bench.scheduler.crowd == 0
+    assert bench.scheduler.demand.crowd == 0
     bench.step()
-    assert bench.scheduler.crowd == 0
+    assert bench.scheduler.demand.crowd == 0
 
     for name in "cdefg":
         bench.scheduler.add(a_seq(name))
 
-    assert bench.scheduler.crowd == (5 - 1) / 2
+    assert bench.scheduler.demand.crowd == (5 - 1) / 2
 
 
 @pytest.mark.parametrize(

@@ -266,6 +266,7 @@ def test_what_is_no_origin_is_refused(origin: str) -> None:
         ("quantization", "int8"),
         ("block_size", 32),
         ("step_stretch", 1.0),
+        ("short_step_s", 0.0),
         ("speculative_ngram", 4),
         ("lora", ("x=y",)),
         ("enable_lora", True),

@@ -97,8 +97,8 @@ class EngineLoop:
         """One step: what every sequence got, and the refusals since the last one."""
         outputs, self._refused = self._refused, []
         least_chance = self._draft_cost.least_chance if self._draft_cost else LEAST_CHANCE
-        crowd = self._scheduler.crowd
-        step = self._scheduler.schedule(self._pace.prefill_limit(crowd), least_chance)
+        limit = self._pace.prefill_limit(self._scheduler.demand)
+        step = self._scheduler.schedule(limit, least_chance)
         if step is not None:
             if self._trace is not None:
                 self._trace.write(step, self._scheduler.waiting_ids)
@@ -110,8 +110,9 @@ class EngineLoop:
                 step = self._drafter.fill(step)
             results = self._runner.run(step)
             seconds = time.perf_counter() - started
-            is_free = step.resumes or crowd > 1
-            self._pace.observe(step.num_decodes, step.num_prefill_tokens, seconds, is_free=is_free)
+            self._pace.observe(
+                step.num_decodes, step.num_prefill_tokens, seconds, is_free=step.resumes
+            )
             if self._draft_cost is not None:
                 self._draft_cost.observe(step, seconds)
             outputs += self._scheduler.apply(results, step)

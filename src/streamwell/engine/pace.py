@@ -6,50 +6,86 @@ one without them; both are learned from the steps that were. Without streams the
 hold up, and only the step's token budget counts. What a step computes beyond its limit, since an
 encoder's input cannot be cut, is owed: the next steps have that much less.
 
-Large steps compute more tokens per second than small ones. So where more prompts wait than streams
-run, as many times more tokens are allowed: what many wait for comes before the even pace of a few.
+Large steps compute more tokens per second than small ones, which hardly take less time than it
+takes to read the weights. So there are two exceptions:
+1. Where all prompts are short, a step may take as long as a reader of a stream hardly minds, since
+   it is over soon: sooner than in small steps.
+2. Where more prompts wait than streams run, as many times more tokens are allowed: what many wait
+   for comes before the even pace of a few.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 #: Until both times are known, and at the least ever: beside a long prompt, which has half of them,
 #: one of ten tokens still gets its first in three steps.
 FIRST_TOKENS, LEAST_TOKENS = 64, 8
+#: A prompt is short if so many steps' token budgets are enough for it.
+_SHORT_PROMPT_STEPS = 4
 #: How much the last step weighs in what is remembered: what costs more is believed at once, since
 #: tokens late in a long prompt cost more than the first.
 _WEIGHT_UP, _WEIGHT_DOWN = 0.5, 0.1
 
 
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What there is to compute, running or waiting."""
+
+    #: Sequences that decode.
+    num_streams: int = 0
+    #: Sequences that do not yet, and the tokens of the longest of them that were not in the cache.
+    num_prompts: int = 0
+    longest_prompt: int = 0
+
+    @property
+    def crowd(self) -> float:
+        """How many prompts wait behind the first one, per stream; 0 without streams."""
+        return max(0, self.num_prompts - 1) / self.num_streams if self.num_streams else 0.0
+
+
 class Pace:
     """Remembers how long steps take."""
 
-    def __init__(self, stretch: float) -> None:
-        """A mixed step may take `stretch` times as long as one that only decodes; 0 is no limit."""
+    def __init__(
+        self, stretch: float, *, short_step_s: float = 0.0, max_num_batched_tokens: int = 0
+    ) -> None:
+        """A mixed step may take `stretch` times as long as one that only decodes; 0 is no limit.
+
+        If all prompts are short, by `max_num_batched_tokens`, it may take `short_step_s` anyhow.
+        """
         self._stretch = stretch
+        self._short_step_s = short_step_s
+        self._longest_short_prompt = _SHORT_PROMPT_STEPS * max_num_batched_tokens
         self._decode_s: float | None = None
         self._token_s: float | None = None
+        self._limit = FIRST_TOKENS
         self._num_owed_tokens = 0
 
-    def prefill_limit(self, crowd: float = 0.0) -> int | None:
-        """Prompt tokens that the next step may compute if it decodes too; `None` is no limit.
-
-        `crowd` is how many prompts wait behind the first one, per stream.
-        """
+    def prefill_limit(self, demand: Demand) -> int | None:
+        """Prompt tokens that the next step may compute if it decodes too; `None` is no limit."""
         if not self._stretch:
             return None
-        return int(max(0, self._limit - self._num_owed_tokens) * max(1.0, crowd))
+        self._limit = self._limit_for(demand)
+        return max(0, self._limit - self._num_owed_tokens)
 
-    @property
-    def _limit(self) -> int:
+    def _limit_for(self, demand: Demand) -> int:
         """The same for a step that owes nothing."""
         if self._decode_s is None or self._token_s is None:
             return FIRST_TOKENS
-        return max(LEAST_TOKENS, int((self._stretch - 1) * self._decode_s / self._token_s))
+        even = max(LEAST_TOKENS, int((self._stretch - 1) * self._decode_s / self._token_s))
+        limit = int(even * max(1.0, demand.crowd))
+        if demand.longest_prompt > self._longest_short_prompt:
+            return limit
+        return max(limit, int((self._short_step_s - self._decode_s) / self._token_s))
 
     def observe(
         self, num_decodes: int, num_prefill_tokens: int, seconds: float, *, is_free: bool = False
     ) -> None:
-        """Take in what a step computed and how long it took; one that is free owes nothing."""
+        """Take in what a step computed and how long it took, after `prefill_limit` was asked.
+
+        One that is free owes nothing.
+        """
         owed = self._num_owed_tokens + (0 if is_free else num_prefill_tokens) - self._limit
         self._num_owed_tokens = max(0, owed) if num_decodes else 0
         if not num_prefill_tokens:

@@ -82,7 +82,11 @@ def _make_loop(config: EngineConfig, model: LoadedModel) -> EngineLoop:
         enable_prefix_caching=config.enable_prefix_caching,
         num_speculative_tokens=config.num_speculative_tokens,
     )
-    pace = Pace(config.step_stretch)
+    pace = Pace(
+        config.step_stretch,
+        short_step_s=config.short_step_s,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+    )
     drafter = model.drafter or (NgramDrafter() if config.speculative_ngram else None)
     start_ids, adapters = model.info.start_ids, model.adapters
     cost = DraftCost() if drafter else None

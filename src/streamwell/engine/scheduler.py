@@ -30,6 +30,7 @@ from streamwell.engine.block_pool import BlockPool
 from streamwell.engine.budget import prefill_order, share_budget
 from streamwell.engine.confidence import LEAST_CHANCE
 from streamwell.engine.holdings import Holdings
+from streamwell.engine.pace import Demand
 from streamwell.engine.sequence import Chunk, Sampled, Sequence, SequenceOutput, Step
 
 
@@ -81,11 +82,12 @@ class Scheduler:
         return len(self._waiting)
 
     @property
-    def crowd(self) -> float:
-        """How many prompts wait behind the first one, per stream; 0 without streams."""
-        num_streams = sum(seq.num_uncomputed_tokens == 1 for seq in self._running)
-        num_prompts = len(self._running) - num_streams + len(self._waiting)
-        return max(0, num_prompts - 1) / num_streams if num_streams else 0.0
+    def demand(self) -> Demand:
+        prompts = [seq for seq in self._running if seq.num_uncomputed_tokens > 1]
+        num_streams = len(self._running) - len(prompts)
+        prompts += self._waiting
+        longest = max((seq.num_missed_tokens for seq in prompts), default=0)
+        return Demand(num_streams, len(prompts), longest)
 
     @property
     def waiting_ids(self) -> list[str]:

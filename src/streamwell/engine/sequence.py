@@ -78,6 +78,11 @@ class Sequence:
         return num_left if self.num_computed_tokens else num_left + len(self.encoder_ids)
 
     @property
+    def num_missed_tokens(self) -> int:
+        """All that its first admission did not find in the cache, the encoder's tokens included."""
+        return len(self.token_ids) + len(self.encoder_ids) - (self.num_cached_tokens or 0)
+
+    @property
     def num_completion_tokens(self) -> int:
         return len(self.token_ids) - self.num_prompt_tokens
 

@@ -97,6 +97,9 @@ class Settings:
     step_stretch: Annotated[float, Parameter(validator=_NotNegative)] = 2.3
     "How many times as long a step may take when prompts are computed beside streams; 0: no limit."
 
+    short_step_s: Annotated[float, Parameter(validator=Number(gte=0, lte=60))] = 0.2
+    "Seconds that a step beside streams may take anyhow, if all prompts are short; 0: none."
+
     max_queue: Annotated[int, Parameter(validator=_NotNegative)] = 256
     "Choices that may wait beyond --max-num-seqs before requests are refused with 503."
 

@@ -26,6 +26,7 @@ _NOT_FOR_VLLM = frozenset(
         "quantization",
         "block_size",
         "step_stretch",
+        "short_step_s",
         "speculative_ngram",
         "speculative_model",
         "speculative_tokens",

@@ -63,6 +63,7 @@ def _config(
         compile=settings.compile,
         cuda_graphs=settings.cuda_graphs,
         step_stretch=settings.step_stretch,
+        short_step_s=settings.short_step_s,
         enable_prefix_caching=settings.enable_prefix_caching,
         speculative_ngram=settings.speculative_ngram,
         speculative_model=draft,
