@@ -59,6 +59,18 @@ struct PairCache {
   }
 };
 
+// The keys, or the values, of a tile. While they are read, what lies at the same places of other blocks
+// is fetched: blocks are short and lie anywhere, so no processor foresees which comes next.
+struct Blocks {
+  const uint16_t *at[kTileBlocks], *ahead[kTileBlocks];
+  bool fetches;
+
+  template <int bytes>
+  [[gnu::always_inline]] void fetch(int64_t b, int64_t place) const {
+    if (fetches) streamwell::fetch<bytes>(reinterpret_cast<const uint8_t*>(ahead[b] + place));
+  }
+};
+
 // A task whose rows are taken `Products::rows` at a time. `Products` multiply so many queries, or their
 // weights, with a tile of keys, or the values of one.
 template <class Products>
@@ -120,18 +132,24 @@ class PairTask {
 
   void attend(int64_t first, int64_t count, int64_t key, int64_t end) {
     const int64_t num_blocks = (std::min<int64_t>(end, key + kTileKeys) - key + kLanes - 1) / kLanes;
-    const uint16_t *keys[kTileBlocks], *values[kTileBlocks];
+    const bool fetches = first == 0;  // other rows find them near
+    Blocks keys = {{}, {}, fetches}, values = {{}, {}, fetches};
+    const int64_t last = (end - 1) / kLanes;
     for (int64_t b = 0; b < kTileBlocks; ++b) {  // after the last block comes the last block again
-      const int64_t block = task_.blocks[key / kLanes + std::min(b, num_blocks - 1)];
-      const int64_t head = block * heads_.kv + task_.kv_head;
-      keys[b] = PairCache::keys_of(attention_.cache, head, heads_.dim);
-      values[b] = PairCache::values_of(attention_.cache, head, heads_.dim);
+      const int64_t place = key / kLanes + b, head = head_of(std::min(place, last));
+      keys.at[b] = PairCache::keys_of(attention_.cache, head, heads_.dim);
+      values.at[b] = keys.ahead[b] = PairCache::values_of(attention_.cache, head, heads_.dim);
+      values.ahead[b] = PairCache::keys_of(
+          attention_.cache, head_of(std::min(place + kTileBlocks, last)), heads_.dim);
     }
     const int height = static_cast<int>(count);
     Products::score(height, queries_ + first * key_dim_, keys, key_dim_, scores_);
     for (int64_t r = 0; r < count; ++r) soften_row(first + r, r, key, num_blocks);
     Products::gather(height, weights_, values, num_blocks, heads_.dim, sums_ + first * heads_.dim);
   }
+
+  // The number of the task's head in a block of the sequence.
+  int64_t head_of(int64_t block) const { return task_.blocks[block] * heads_.kv + task_.kv_head; }
 
   void soften_row(int64_t row, int64_t r, int64_t key, int64_t num_blocks) {
     float* scores = scores_ + r * kTileKeys;
@@ -164,14 +182,17 @@ struct VectorProducts {
 
   // scores[r, key] = query r times key; scores are `[rows, kTileKeys]`.
   template <int R = kQueries>
-  static void score(int height, const Number* queries, const uint16_t* const (&keys)[kTileBlocks],
-                    int64_t key_dim, float* scores) {
+  static void score(int height, const Number* queries, const Blocks& keys, int64_t key_dim,
+                    float* scores) {
     if constexpr (R > 1)
       if (height < R) return score<R - 1>(height, queries, keys, key_dim, scores);
     F32 sums[R][kTileBlocks] = {};
     for (int64_t d = 0; d < key_dim; d += 2) {
       const uint16_t* columns[kTileBlocks];
-      for (int b = 0; b < kTileBlocks; ++b) columns[b] = keys[b] + d * kLanes;
+      for (int b = 0; b < kTileBlocks; ++b) {
+        columns[b] = keys.at[b] + d * kLanes;
+        keys.fetch<64>(b, d * kLanes);
+      }
       multiply(queries + d / 32 * kQueries * 32 + d % 32, 32, columns, sums);
     }
     for (int r = 0; r < R; ++r)
@@ -180,9 +201,8 @@ struct VectorProducts {
 
   // sums[r] += weights[r] times values; sums are `[rows, dim]`.
   template <int R = kQueries>
-  static void gather(int height, const Number* weights,
-                     const uint16_t* const (&values)[kTileBlocks], int64_t num_blocks, int64_t dim,
-                     float* sums) {
+  static void gather(int height, const Number* weights, const Blocks& values, int64_t num_blocks,
+                     int64_t dim, float* sums) {
     if constexpr (R > 1)
       if (height < R) return gather<R - 1>(height, weights, values, num_blocks, dim, sums);
     int64_t d = 0;
@@ -223,15 +243,16 @@ struct VectorProducts {
 
   // The same as `gather` for V vectors of dimensions from d on.
   template <int R, int V>
-  static void gather_some(const Number* weights, const uint16_t* const (&values)[kTileBlocks],
-                          int64_t num_blocks, int64_t dim, int64_t d, float* result) {
+  static void gather_some(const Number* weights, const Blocks& values, int64_t num_blocks,
+                          int64_t dim, int64_t d, float* result) {
     F32 sums[R][V];
     for (int r = 0; r < R; ++r)
       for (int v = 0; v < V; ++v) sums[r][v] = load(result + r * dim + d + v * kLanes);
     for (int64_t key = 0; key < num_blocks * kLanes; key += 2) {
-      const uint16_t* value = values[key / kLanes] + (key % kLanes / 2 * dim + d) * 2;
+      const int64_t block = key / kLanes, place = (key % kLanes / 2 * dim + d) * 2;
       const uint16_t* columns[V];
-      for (int v = 0; v < V; ++v) columns[v] = value + v * kLanes * 2;
+      for (int v = 0; v < V; ++v) columns[v] = values.at[block] + place + v * kLanes * 2;
+      values.fetch<V * 64>(block, place);
       multiply(weights + key, kTileKeys, columns, sums);
     }
     for (int r = 0; r < R; ++r)

@@ -15,22 +15,23 @@ class TileProducts {
   using Number = uint16_t;
   static constexpr int64_t rows = kTileRows, rows_per_task = 4 * kTileRows;
 
-  static void score(int height, const uint16_t* queries, const uint16_t* const (&keys)[kTileBlocks],
-                    int64_t key_dim, float* scores) {
+  static void score(int height, const uint16_t* queries, const Blocks& keys, int64_t key_dim,
+                    float* scores) {
     set_shapes(height);
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (int64_t d = 0; d < key_dim; d += 32, queries += kTileRows * 32) {
+      for (int b = 0; b < kTileBlocks; ++b) keys.fetch<32 * kLanes * 2>(b, d * kLanes);
       _tile_loadd(4, queries, kTileBytes);
-      _tile_loadd(6, keys[0] + d * kLanes, kTileBytes);
+      _tile_loadd(6, keys.at[0] + d * kLanes, kTileBytes);
       _tile_dpbf16ps(0, 4, 6);
-      _tile_loadd(6, keys[1] + d * kLanes, kTileBytes);
+      _tile_loadd(6, keys.at[1] + d * kLanes, kTileBytes);
       _tile_dpbf16ps(1, 4, 6);
-      _tile_loadd(6, keys[2] + d * kLanes, kTileBytes);
+      _tile_loadd(6, keys.at[2] + d * kLanes, kTileBytes);
       _tile_dpbf16ps(2, 4, 6);
-      _tile_loadd(6, keys[3] + d * kLanes, kTileBytes);
+      _tile_loadd(6, keys.at[3] + d * kLanes, kTileBytes);
       _tile_dpbf16ps(3, 4, 6);
     }
     constexpr int stride = kTileKeys * 4;
@@ -40,9 +41,8 @@ class TileProducts {
     _tile_stored(3, scores + 3 * kLanes, stride);
   }
 
-  static void gather(int height, const uint16_t* weights,
-                     const uint16_t* const (&values)[kTileBlocks], int64_t num_blocks, int64_t dim,
-                     float* sums) {
+  static void gather(int height, const uint16_t* weights, const Blocks& values, int64_t num_blocks,
+                     int64_t dim, float* sums) {
     set_shapes(height);
     int64_t d = 0;
     for (; d + 4 * kLanes <= dim; d += 4 * kLanes)
@@ -61,8 +61,8 @@ class TileProducts {
 
   // For so many registers of dimensions from d on.
   template <int registers>
-  static void gather_some(const uint16_t* weights, const uint16_t* const (&values)[kTileBlocks],
-                          int64_t num_blocks, int64_t dim, int64_t d, float* result) {
+  static void gather_some(const uint16_t* weights, const Blocks& values, int64_t num_blocks,
+                          int64_t dim, int64_t d, float* result) {
     float* sums = result + d;
     const int64_t stride = dim * 4;
     _tile_loadd(0, sums, stride);
@@ -72,7 +72,8 @@ class TileProducts {
       _tile_loadd(3, sums + 3 * kLanes, stride);
     }
     for (int64_t b = 0; b < num_blocks; ++b) {
-      const uint16_t* value = values[b] + d * 2;
+      const uint16_t* value = values.at[b] + d * 2;
+      values.fetch<registers * kLanes * kLanes * 2>(b, d * kLanes);
       _tile_loadd(5, weights + b * kLanes, kTileKeys * 2);
       _tile_loadd(7, value, stride);
       _tile_dpbf16ps(0, 5, 7);
