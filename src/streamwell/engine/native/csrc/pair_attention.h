@@ -63,11 +63,10 @@ struct PairCache {
 // is fetched: blocks are short and lie anywhere, so no processor foresees which comes next.
 struct Blocks {
   const uint16_t *at[kTileBlocks], *ahead[kTileBlocks];
-  bool fetches;
 
   template <int bytes>
   [[gnu::always_inline]] void fetch(int64_t b, int64_t place) const {
-    if (fetches) streamwell::fetch<bytes>(reinterpret_cast<const uint8_t*>(ahead[b] + place));
+    streamwell::fetch<bytes>(reinterpret_cast<const uint8_t*>(ahead[b] + place));
   }
 };
 
@@ -91,6 +90,7 @@ class PairTask {
     scores_ = sums_ + padded * heads_.dim;
     weights_ = reinterpret_cast<Number*>(scores_ + kRowsAtOnce * kTileKeys);
     queries_ = weights_ + kRowsAtOnce * kTileKeys;
+    fetch_first_keys();
     pack_queries();
   }
 
@@ -116,6 +116,17 @@ class PairTask {
   static void put(uint16_t* out, F32 values) { PairCache::store_pairs(out, values); }
   static void put(float* out, F32 values) { store(out, values); }
 
+  // Those of later tiles are fetched by the tiles before them.
+  void fetch_first_keys() const {
+    const int64_t first = attention_.first_key(task_.start);
+    const int64_t end = std::min(task_.end(), first + kTileKeys);
+    for (int64_t key = first; key < end; key += kLanes) {
+      const uint16_t* keys = PairCache::keys_of(attention_.cache, head_of(key / kLanes), heads_.dim);
+      for (int64_t d = 0; d < key_dim_; d += 2)
+        fetch<64>(reinterpret_cast<const uint8_t*>(keys + d * kLanes));
+    }
+  }
+
   // 32 dimensions of the rows that are taken at once lie together.
   void pack_queries() {
     const F32 scale = broadcast(attention_.scale);
@@ -132,8 +143,7 @@ class PairTask {
 
   void attend(int64_t first, int64_t count, int64_t key, int64_t end) {
     const int64_t num_blocks = (std::min<int64_t>(end, key + kTileKeys) - key + kLanes - 1) / kLanes;
-    const bool fetches = first == 0;  // other rows find them near
-    Blocks keys = {{}, {}, fetches}, values = {{}, {}, fetches};
+    Blocks keys, values;
     const int64_t last = (end - 1) / kLanes;
     for (int64_t b = 0; b < kTileBlocks; ++b) {  // after the last block comes the last block again
       const int64_t place = key / kLanes + b, head = head_of(std::min(place, last));

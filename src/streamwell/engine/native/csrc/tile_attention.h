@@ -23,7 +23,6 @@ class TileProducts {
     _tile_zero(2);
     _tile_zero(3);
     for (int64_t d = 0; d < key_dim; d += 32, queries += kTileRows * 32) {
-      for (int b = 0; b < kTileBlocks; ++b) keys.fetch<32 * kLanes * 2>(b, d * kLanes);
       _tile_loadd(4, queries, kTileBytes);
       _tile_loadd(6, keys.at[0] + d * kLanes, kTileBytes);
       _tile_dpbf16ps(0, 4, 6);
@@ -73,7 +72,6 @@ class TileProducts {
     }
     for (int64_t b = 0; b < num_blocks; ++b) {
       const uint16_t* value = values.at[b] + d * 2;
-      values.fetch<registers * kLanes * kLanes * 2>(b, d * kLanes);
       _tile_loadd(5, weights + b * kLanes, kTileKeys * 2);
       _tile_loadd(7, value, stride);
       _tile_dpbf16ps(0, 5, 7);
