@@ -217,6 +217,7 @@ def test_an_unknown_way_is_warned_of(make: Make, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
+        ({"merges": None}, "it has neither merges nor scores"),
         ({"model": "nonesuch"}, "no tokenizer can be made from .*nonesuch"),
         ({"tokens": ["a", "a"], "token_type": [1, 1]}, "it has a token twice"),
         ({"token_type": [1, 1]}, "it has 2 token_type for"),
@@ -225,7 +226,8 @@ def test_an_unknown_way_is_warned_of(make: Make, monkeypatch: pytest.MonkeyPatch
 )
 def test_what_makes_no_tokenizer_is_refused(make: Make, changes: dict[str, Any], says: str) -> None:
     """With the reason; the folder has none then."""
-    folder = resolve(str(make(bytes_bpe() | changes)))
+    vocabulary = bytes_bpe() | changes
+    folder = resolve(str(make({name: v for name, v in vocabulary.items() if v is not None})))
 
     with pytest.raises(LoadError, match=says):
         PromptEncoder.load(folder)

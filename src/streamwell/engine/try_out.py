@@ -69,7 +69,7 @@ def _check_finite(
     token_ids = (0, vocab_size // 2, vocab_size - 1)
     if not any(bool(logits_of(token_id).amax().isfinite()) for token_id in token_ids):
         raise LoadError(
-            f"the model's logits are not finite: look at {_suspects(spec)} in its config.json; "
+            f"the model's logits are not finite: look at {_suspects(spec)} in its config; "
             "else its weights are damaged"
         )
 

@@ -108,7 +108,7 @@ def _tokenizer(metadata: Mapping[str, Any]) -> dict[str, Any]:
         for key, name in names.items()
         if f"tokenizer.{key}" in metadata
     }
-    _check_lengths(parts)
+    _check_parts(parts)
     if "token_type" in parts:  # what ends an answer is no text, whatever kind the file says
         for token_id in end_ids(metadata):
             if 0 <= token_id < len(parts["token_type"]):
@@ -134,12 +134,14 @@ def _tokenizer(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check_lengths(parts: Mapping[str, Any]) -> None:
+def _check_parts(parts: Mapping[str, Any]) -> None:
     tokens = parts.get("tokens")
     if not isinstance(tokens, list) or not tokens:
         raise ValueError("it has no tokens")
     if len(set(tokens)) < len(tokens):
         raise ValueError("it has a token twice")
+    if "merges" not in parts and "scores" not in parts:
+        raise ValueError("it has neither merges nor scores of its tokens")
     for name in ("scores", "token_type"):
         if name in parts and len(parts[name]) != len(tokens):
             raise ValueError(f"it has {len(parts[name])} {name} for {len(tokens)} tokens")
