@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scheduler_bench import Bench, shape_of, with_encoder
 
-from streamwell.engine.pace import FIRST_TOKENS, Pace
+from streamwell.engine.pace import FIRST_TOKENS, Demand, Pace
 from streamwell.engine.sequence import Sequence, Step
 
 
@@ -137,25 +137,32 @@ def test_a_cache_that_cannot_hold_input_and_answer_is_refused() -> None:
 
 def test_what_was_read_beyond_the_pace_is_owed() -> None:
     """After an input longer than its limit, streams have steps to themselves."""
-    pace = Pace(2.5)
-    pace.observe(3, 2 * FIRST_TOKENS + 10, 0.1)
+    pace = Pace(2.5, short_step_s=0.2, max_num_batched_tokens=64)
+    nobody, somebody = Demand(num_streams=3), Demand(3, 1, longest_prompt=65)
+    pace.observe(3, 0, 0.1)
+    assert FIRST_TOKENS == pace.prefill_limit(somebody)
+    pace.observe(3, 3 * FIRST_TOKENS + 10, 0.1 + 0.001 * (3 * FIRST_TOKENS + 10))
+    even = int(1.5 * 0.1 / 0.001)
 
     limits = []
-    for _ in range(3):
-        limits.append(pace.prefill_limit())
+    for demand in (nobody, somebody):
+        limits.append(pace.prefill_limit(demand))
         pace.observe(3, 0, 0.1)
 
-    assert [0, FIRST_TOKENS - 10, FIRST_TOKENS] == limits
+    assert [even - 2 * FIRST_TOKENS - 10, even] == limits
 
 
 def test_without_streams_nothing_is_owed() -> None:
     """There was nobody to hold up."""
-    pace = Pace(2.5)
+    pace, waiting = Pace(2.5), Demand(3, 1, longest_prompt=9)
+    pace.observe(3, 0, 0.1)
+    limit = pace.prefill_limit(waiting)
     pace.observe(3, 5 * FIRST_TOKENS, 0.1)
 
     pace.observe(0, 5 * FIRST_TOKENS, 0.1)
 
-    assert FIRST_TOKENS == pace.prefill_limit()
+    assert limit
+    assert limit <= (pace.prefill_limit(waiting) or 0)
 
 
 def test_an_input_waits_while_the_pace_allows_nothing() -> None:

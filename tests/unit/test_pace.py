@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scheduler_bench import Bench, Runner, a_seq, with_prompt
+from scheduler_bench import Bench, Runner, a_seq, with_encoder, with_prompt
 
 from streamwell.core.types import SamplingParams
 from streamwell.engine.budget import share_budget
@@ -61,12 +61,14 @@ def test_short_prompts_alone_do_not_make_tokens_look_dear() -> None:
     assert limit == pytest.approx(pace.prefill_limit(LONG), abs=1)
 
 
-def test_before_it_knows_anything_it_guesses() -> None:
-    """A first step has no past; neither has a server that never only decoded."""
+def test_the_first_streams_have_a_step_to_themselves() -> None:
+    """It tells how long they take; what a prompt's token takes is guessed until one is computed."""
     pace = Pace(STRETCH)
+    assert pace.prefill_limit(LONG) == 0
+    pace.observe(4, 0, 0.1)
+
     assert FIRST_TOKENS == pace.prefill_limit(LONG)
-    pace.observe(4, 64, 0.3)
-    assert FIRST_TOKENS == pace.prefill_limit(LONG)
+    assert 3 * FIRST_TOKENS == pace.prefill_limit(Demand(2, 7, 5000))
 
 
 def test_prompts_never_stop() -> None:
@@ -113,7 +115,7 @@ def test_a_step_for_short_prompts_is_no_shorter_than_for_long_ones() -> None:
 
 
 def test_prompts_are_measured_without_what_the_cache_had() -> None:
-    """A long conversation's new turn is short; one that waits yet is as long as it looks."""
+    """A long conversation's new turn is short; and nobody knows how long one is that only waits."""
     bench = Bench([with_prompt("first turn", range(40), max_tokens=1)], max_model_len=64)
     bench.drain()
     bench.scheduler.add(a_seq("stream"))
@@ -122,7 +124,7 @@ def test_prompts_are_measured_without_what_the_cache_had() -> None:
     waiting = bench.scheduler.demand
     bench.plan()
 
-    assert Demand(1, 1, 46) == waiting
+    assert Demand(1, 1, 0) == waiting
     assert Demand(1, 1, 6) == bench.scheduler.demand
 
 
@@ -140,15 +142,22 @@ def test_what_a_limit_allows_is_not_owed() -> None:
 
 
 class Watched(Pace):
-    """Keeps what it was asked."""
+    """Keeps what it was asked, and which steps were free."""
 
     def __init__(self) -> None:
         super().__init__(STRETCH)
         self.demands: list[Demand] = []
+        self.frees: list[bool] = []
 
     def prefill_limit(self, demand: Demand) -> int | None:
         self.demands.append(demand)
         return super().prefill_limit(demand)
+
+    def observe(
+        self, num_decodes: int, num_prefill_tokens: int, seconds: float, *, is_free: bool = False
+    ) -> None:
+        self.frees.append(is_free)
+        super().observe(num_decodes, num_prefill_tokens, seconds, is_free=is_free)
 
 
 def test_the_loop_tells_who_waits() -> None:
@@ -161,7 +170,32 @@ def test_the_loop_tells_who_waits() -> None:
         bench.scheduler.add(a_seq(name, num_tokens))
     loop.step()
 
-    assert [Demand(0, 1, 4), Demand(1, 3, 9)] == pace.demands
+    loop.step()
+
+    assert [Demand(0, 1, 0), Demand(1, 3, 0), Demand(1, 3, 3)] == pace.demands
+
+
+def test_what_goes_on_owes_nothing_in_the_loop() -> None:
+    """The step in which an answer is computed anew beside a stream is free, and no other."""
+    bench, pace = Bench(max_model_len=64), Watched()
+    loop = EngineLoop(bench.scheduler, Runner(), bench.pool, pace=pace)
+    bench.scheduler.add(a_seq("a", max_tokens=40))
+    loop.step()
+    resumed = a_seq("resumed", 30)
+    resumed.num_prompt_tokens = 9
+    bench.scheduler.add(resumed)
+    loop.step()
+    loop.step()
+
+    assert [False, True, False] == pace.frees
+
+
+def test_an_encoders_input_counts() -> None:
+    """What is left to compute of a sequence is both what its encoder and what its decoder reads."""
+    bench = Bench([with_encoder("a", 9, 2)], max_input_len=16, max_num_batched_tokens=64)
+    bench.scheduler.schedule()
+
+    assert Demand(0, 1, 11) == bench.scheduler.demand
 
 
 def test_the_limit_counts_beside_decodes_only() -> None:

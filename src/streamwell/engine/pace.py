@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Until both times are known, and at the least ever: beside a long prompt, which has half of them,
-#: one of ten tokens still gets its first in three steps.
+#: Until a token's time is known, and at the least ever: beside a long prompt, which has half of
+#: them, one of ten tokens still gets its first in three steps.
 FIRST_TOKENS, LEAST_TOKENS = 64, 8
 #: A prompt is short if so many steps' token budgets are enough for it.
 _SHORT_PROMPT_STEPS = 4
@@ -34,8 +34,9 @@ class Demand:
 
     #: Sequences that decode.
     num_streams: int = 0
-    #: Sequences that do not yet, and the tokens of the longest of them that were not in the cache.
+    #: Sequences that do not yet, those that wait to be admitted among them.
     num_prompts: int = 0
+    #: Tokens of the longest that is admitted, without those that were in the cache.
     longest_prompt: int = 0
 
     @property
@@ -59,7 +60,7 @@ class Pace:
         self._longest_short_prompt = _SHORT_PROMPT_STEPS * max_num_batched_tokens
         self._decode_s: float | None = None
         self._token_s: float | None = None
-        self._limit = FIRST_TOKENS
+        self._limit = 0
         self._num_owed_tokens = 0
 
     def prefill_limit(self, demand: Demand) -> int | None:
@@ -71,11 +72,13 @@ class Pace:
 
     def _limit_for(self, demand: Demand) -> int:
         """The same for a step that owes nothing."""
-        if self._decode_s is None or self._token_s is None:
-            return FIRST_TOKENS
+        if self._decode_s is None:
+            return 0  # a step that only decodes will tell
+        if self._token_s is None:
+            return int(FIRST_TOKENS * max(1.0, demand.crowd))
         even = max(LEAST_TOKENS, int((self._stretch - 1) * self._decode_s / self._token_s))
         limit = int(even * max(1.0, demand.crowd))
-        if demand.longest_prompt > self._longest_short_prompt:
+        if not demand.num_prompts or demand.longest_prompt > self._longest_short_prompt:
             return limit
         return max(limit, int((self._short_step_s - self._decode_s) / self._token_s))
 

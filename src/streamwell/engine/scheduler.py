@@ -85,9 +85,8 @@ class Scheduler:
     def demand(self) -> Demand:
         prompts = [seq for seq in self._running if seq.num_uncomputed_tokens > 1]
         num_streams = len(self._running) - len(prompts)
-        prompts += self._waiting
-        longest = max((seq.num_missed_tokens for seq in prompts), default=0)
-        return Demand(num_streams, len(prompts), longest)
+        longest = max((seq.num_admitted_tokens for seq in prompts), default=0)
+        return Demand(num_streams, len(prompts) + len(self._waiting), longest)
 
     @property
     def waiting_ids(self) -> list[str]:
@@ -215,6 +214,7 @@ class Scheduler:
                 self._waiting.remove(seq)
                 insort(self._running, seq, key=_rank)
                 self._holdings.count_hit(seq)
+                seq.num_admitted_tokens = seq.num_uncomputed_tokens
             else:
                 self._holdings.free(seq)
                 return

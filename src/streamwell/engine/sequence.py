@@ -47,6 +47,8 @@ class Sequence:
     cross_block_ids: list[int] = field(default_factory=list)
     #: Prompt tokens that its first admission found in the cache; `None` before that.
     num_cached_tokens: int | None = None
+    #: What was left to compute when it was last admitted, the encoder's tokens included.
+    num_admitted_tokens: int = 0
     #: When it came, and how long it waited for its first step; told by whoever has a clock.
     added_s: float = 0.0
     queue_s: float | None = None
@@ -76,11 +78,6 @@ class Sequence:
         """All that is to be computed, the encoder's tokens included."""
         num_left = len(self.token_ids) - self.num_computed_tokens
         return num_left if self.num_computed_tokens else num_left + len(self.encoder_ids)
-
-    @property
-    def num_missed_tokens(self) -> int:
-        """All that its first admission did not find in the cache, the encoder's tokens included."""
-        return len(self.token_ids) + len(self.encoder_ids) - (self.num_cached_tokens or 0)
 
     @property
     def num_completion_tokens(self) -> int:

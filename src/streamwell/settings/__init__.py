@@ -94,11 +94,11 @@ class Settings:
     max_num_batched_tokens: Annotated[int, Parameter(validator=_Positive)] = 256
     "Tokens of one engine step; bounds how long a long prompt holds up the others."
 
-    step_stretch: Annotated[float, Parameter(validator=_NotNegative)] = 2.3
+    step_stretch: Annotated[float, Parameter(validator=Number(gte=0, lte=1000))] = 2.3
     "How many times as long a step may take when prompts are computed beside streams; 0: no limit."
 
     short_step_s: Annotated[float, Parameter(validator=Number(gte=0, lte=60))] = 0.2
-    "Seconds that a step beside streams may take anyhow, if all prompts are short; 0: none."
+    "Seconds that a step may take anyhow if no prompt is over 4 times --max-num-batched-tokens."
 
     max_queue: Annotated[int, Parameter(validator=_NotNegative)] = 256
     "Choices that may wait beyond --max-num-seqs before requests are refused with 503."

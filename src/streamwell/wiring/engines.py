@@ -36,16 +36,17 @@ def make_engine(
     if settings.engine == "scripted":
         return _scripted_engine(settings)
     return ProcessEngine(
-        _config(settings, model_path, draft, trace),
+        engine_config(settings, model_path, draft, trace),
         hang_timeout_s=settings.engine_hang_s,
         first=first,
         launch=partial(launch, PROGRAMS[settings.engine]),
     )
 
 
-def _config(
+def engine_config(
     settings: Settings, model_path: Path, draft: str | None, trace: Path | None
 ) -> EngineConfig:
+    """What its process is told; arguments as those of `make_engine`."""
     kv_cache_bytes = None if settings.kv_cache_mib is None else settings.kv_cache_mib * _MIB
     return EngineConfig(
         model_path=str(model_path),

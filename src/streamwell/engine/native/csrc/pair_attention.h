@@ -90,7 +90,7 @@ class PairTask {
     scores_ = sums_ + padded * heads_.dim;
     weights_ = reinterpret_cast<Number*>(scores_ + kRowsAtOnce * kTileKeys);
     queries_ = weights_ + kRowsAtOnce * kTileKeys;
-    fetch_first_keys();
+    if constexpr (Products::fetches) fetch_first_keys();
     pack_queries();
   }
 
@@ -189,6 +189,7 @@ template <class RowNumber>
 struct VectorProducts {
   using Number = RowNumber;
   static constexpr int64_t rows = kQueries, rows_per_task = 8 * kQueries;
+  static constexpr bool fetches = true;
 
   // scores[r, key] = query r times key; scores are `[rows, kTileKeys]`.
   template <int R = kQueries>

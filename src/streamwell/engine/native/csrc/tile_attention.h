@@ -14,6 +14,7 @@ class TileProducts {
  public:
   using Number = uint16_t;
   static constexpr int64_t rows = kTileRows, rows_per_task = 4 * kTileRows;
+  static constexpr bool fetches = false;
 
   static void score(int height, const uint16_t* queries, const Blocks& keys, int64_t key_dim,
                     float* scores) {

@@ -1,0 +1,31 @@
+"""What a server was told reaches the engine's process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streamwell.settings import Settings
+from streamwell.wiring.engines import engine_config
+
+
+def test_settings_reach_the_engine_under_their_names() -> None:
+    """Each setting that the engine's config has a field for is there, with its value."""
+    told = {
+        "max_model_len": 77,
+        "max_num_seqs": 5,
+        "max_num_batched_tokens": 99,
+        "block_size": 8,
+        "num_threads": 3,
+        "quantization": "int8",
+        "step_stretch": 3.5,
+        "short_step_s": 0.7,
+        "enable_prefix_caching": False,
+        "speculative_tokens": 2,
+        "enable_lora": True,
+        "max_loras": 3,
+        "max_lora_rank": 4,
+        "cuda_graphs": False,
+    }
+    config = engine_config(Settings(**told), Path("model"), None, None)  # type: ignore[arg-type]
+
+    assert told == {name: getattr(config, name) for name in told}
