@@ -155,14 +155,15 @@ def test_what_was_read_beyond_the_pace_is_owed() -> None:
 def test_without_streams_nothing_is_owed() -> None:
     """There was nobody to hold up."""
     pace, waiting = Pace(2.5), Demand(3, 1, longest_prompt=9)
+    num_tokens = 5 * FIRST_TOKENS
+    seconds = 0.1 + 0.001 * num_tokens
     pace.observe(3, 0, 0.1)
-    limit = pace.prefill_limit(waiting)
-    pace.observe(3, 5 * FIRST_TOKENS, 0.1)
+    pace.observe(3, num_tokens, seconds)
+    assert pace.prefill_limit(waiting) == 0
 
-    pace.observe(0, 5 * FIRST_TOKENS, 0.1)
+    pace.observe(0, num_tokens, seconds)
 
-    assert limit
-    assert limit <= (pace.prefill_limit(waiting) or 0)
+    assert pace.prefill_limit(waiting) == pytest.approx(1.5 * 0.1 / 0.001, abs=1)
 
 
 def test_an_input_waits_while_the_pace_allows_nothing() -> None:

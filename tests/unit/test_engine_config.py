@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
+from streamwell.engine.messages import EngineConfig
 from streamwell.settings import Settings
 from streamwell.wiring.engines import engine_config
 
 
 def test_settings_reach_the_engine_under_their_names() -> None:
-    """Each setting that the engine's config has a field for is there, with its value."""
+    """Each that both have is there with its value; a draft's folder is known only when resolved."""
     told = {
+        "device": "cpu",
+        "dtype": "float32",
+        "model_impl": "torch",
+        "trust_remote_code": True,
+        "speculative_ngram": 3,
         "max_model_len": 77,
         "max_num_seqs": 5,
         "max_num_batched_tokens": 99,
@@ -28,4 +35,9 @@ def test_settings_reach_the_engine_under_their_names() -> None:
     }
     config = engine_config(Settings(**told), Path("model"), None, None)  # type: ignore[arg-type]
 
+    compiling = engine_config(Settings(compile=True), Path("model"), None, None)
+
+    assert compiling.compile  # not with adapters
+    settings = {field.name for field in fields(Settings)} - {"speculative_model", "compile"}
+    assert settings & set(EngineConfig.__struct_fields__) == told.keys()
     assert told == {name: getattr(config, name) for name in told}

@@ -169,7 +169,6 @@ def test_the_loop_tells_who_waits() -> None:
     for name, num_tokens in {"b": 3, "c": 9, "d": 4}.items():
         bench.scheduler.add(a_seq(name, num_tokens))
     loop.step()
-
     loop.step()
 
     assert [Demand(0, 1, 0), Demand(1, 3, 0), Demand(1, 3, 3)] == pace.demands

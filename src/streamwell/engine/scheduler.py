@@ -83,6 +83,7 @@ class Scheduler:
 
     @property
     def demand(self) -> Demand:
+        """What there is to compute, before the next step admits anybody."""
         prompts = [seq for seq in self._running if seq.num_uncomputed_tokens > 1]
         num_streams = len(self._running) - len(prompts)
         longest = max((seq.num_admitted_tokens for seq in prompts), default=0)
