@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from array import array
 
 import pytest
 import torch
@@ -221,7 +222,7 @@ def test_rows_of_the_weights_come_back(
     expected = rounded(weight.float(), quantization)[ids]
 
     rows = torch.empty_like(expected)
-    linear.read_rows(ids, rows)
+    linear.read_rows(array("q", ids.tolist()), rows)
     torch.testing.assert_close(rows, expected, rtol=0, atol=1e-3)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Mapping
 
 import numpy as np
@@ -68,7 +69,7 @@ def test_every_weight_is_that_of_the_file(helper: ctypes.CDLL, kind: str, n: int
     unpacked = torch.empty(n, k)
 
     multiplied = linear(127 * torch.eye(k)) - bias
-    linear.read_rows(order, unpacked)
+    linear.read_rows(array("q", order.tolist()), unpacked)
 
     assert (n, k) == rows.shape
     atol = 1e-5 * weights.abs().max()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from streamwell.engine.native import BLOCK_SIZE
@@ -14,7 +15,9 @@ from streamwell.engine.native.linear import make_workspace
 from streamwell.engine.native.structures import BatchStruct, SequencesStruct
 from streamwell.engine.sequence import Chunk
 
-Integers = npt.NDArray[np.int64]
+#: Of 64 bits, or of 32: after a step's arithmetic nothing else is in the caches, and Python's own
+#: arrays touch less memory than NumPy's or PyTorch's, which a small model's step feels.
+Integers: TypeAlias = "array[int]"
 
 
 class Buffers:
@@ -23,25 +26,33 @@ class Buffers:
     def __init__(self, library: ctypes.CDLL, widths: dict[str, int], vocab_size: int) -> None:
         """`widths` are the floats per row of each buffer, by its name in the structure."""
         self._library = library
-        self._widths = widths
+        self.widths = widths
         self._rows = 0
         self._tensors: dict[str, torch.Tensor] = {}
+        #: Of the tensors, by their names.
+        self.addresses: dict[str, int] = {}
         self._logits = torch.empty(0, vocab_size)
+        #: The first rows of it, by their number: that many are asked for step after step.
+        self._first_logits: dict[int, torch.Tensor] = {}
 
     def of(self, rows: int) -> dict[str, torch.Tensor]:
         """Buffers of at least so many rows, by name, the workspace among them."""
         if rows > self._rows:
             self._rows = rows
-            self._tensors = {name: torch.empty(rows, w) for name, w in self._widths.items()}
-            widest = max(self._widths.values())
+            self._tensors = {name: torch.empty(rows, w) for name, w in self.widths.items()}
+            widest = max(self.widths.values())
             self._tensors["workspace"] = make_workspace(self._library, rows, widest)
+            self.addresses = {name: tensor.data_ptr() for name, tensor in self._tensors.items()}
         return self._tensors
 
     def logits(self, count: int) -> torch.Tensor:
         """`[count, vocab_size]`."""
         if len(self._logits) < count:
             self._logits = torch.empty(count, self._logits.shape[1])
-        return self._logits[:count]
+            self._first_logits.clear()
+        if count not in self._first_logits:
+            self._first_logits[count] = self._logits[:count]
+        return self._first_logits[count]
 
 
 class Rows:
@@ -63,15 +74,15 @@ class Rows:
             lengths: how many keys all rows of a sequence see; if not given, each sees those up to
                 itself.
         """
-        self._starts = np.array(starts, np.int64)
-        self._first_rows = np.zeros(len(starts) + 1, np.int64)
-        np.cumsum(counts, out=self._first_rows[1:])
-        self._owners = np.repeat(np.arange(len(starts)), counts)
-        offsets = self._starts - self._first_rows[:-1]
+        spans = [range(start, start + n) for start, n in zip(starts, counts, strict=True)]
         #: `[rows]`.
-        self.positions: Integers = np.arange(len(self._owners)) + offsets[self._owners]
-        self._lengths = None if lengths is None else np.array(lengths, np.int64)
-        self._blocks = _block_table(tables)
+        self.positions = integers(p for span in spans for p in span)
+        self._starts = integers(starts)
+        self._first_rows = integers(accumulate(counts, initial=0))
+        self._lengths = None if lengths is None else integers(lengths)
+        self._spans, self._tables = spans, tables
+        self._max_blocks = max(map(len, tables))
+        self._blocks = _block_table(tables, self._max_blocks)
 
     @property
     def count(self) -> int:
@@ -79,18 +90,21 @@ class Rows:
 
     def slots(self) -> Integers:
         """`[rows]`: the places of the rows' positions in the cache."""
-        blocks = self._blocks[self._owners, self.positions // BLOCK_SIZE].astype(np.int64)
-        return blocks * BLOCK_SIZE + self.positions % BLOCK_SIZE
+        return integers(
+            table[position // BLOCK_SIZE] * BLOCK_SIZE + position % BLOCK_SIZE
+            for span, table in zip(self._spans, self._tables, strict=True)
+            for position in span
+        )
 
     def struct(self) -> SequencesStruct:
         """The structure that points to all of it."""
         return SequencesStruct(
             count=len(self._starts),
-            first_rows=self._first_rows.ctypes.data,
-            starts=self._starts.ctypes.data,
-            lengths=None if self._lengths is None else self._lengths.ctypes.data,
-            blocks=self._blocks.ctypes.data,
-            max_blocks=self._blocks.shape[1],
+            first_rows=_address(self._first_rows),
+            starts=_address(self._starts),
+            lengths=_address(self._lengths),
+            blocks=_address(self._blocks),
+            max_blocks=self._max_blocks,
         )
 
 
@@ -102,7 +116,7 @@ def rows_of(chunks: list[Chunk]) -> Rows:
 
 def token_ids_of(chunks: list[Chunk]) -> Integers:
     """`[rows]`."""
-    return np.array([i for chunk in chunks for i in chunk.token_ids], np.int64)
+    return integers(i for chunk in chunks for i in chunk.token_ids)
 
 
 class Batch:
@@ -129,32 +143,40 @@ class Batch:
         self._rows, self._cross, self._cross_slots = rows, cross, cross_slots
         self._adapters = adapters
         self._slots = rows.slots()
-        self._outputs = np.array(outputs, np.int64)
+        self._outputs = integers(outputs)
 
-    def struct(
-        self, buffers: dict[str, torch.Tensor], logits: torch.Tensor | None = None
-    ) -> BatchStruct:
-        """The structure that points to all of it."""
-        cross, cross_slots, adapters = self._cross, self._cross_slots, self._adapters
+    def struct(self, buffers: Buffers, logits: torch.Tensor | None = None) -> BatchStruct:
+        """The structure that points to all of it; `buffers` have at least as many rows."""
         return BatchStruct(
             rows=self._rows.count,
-            positions=self._rows.positions.ctypes.data,
-            slots=self._slots.ctypes.data,
-            cross_slots=None if cross_slots is None else cross_slots.ctypes.data,
+            positions=_address(self._rows.positions),
+            slots=_address(self._slots),
+            cross_slots=_address(self._cross_slots),
             sequences=self._rows.struct(),
-            cross=SequencesStruct() if cross is None else cross.struct(),
+            cross=SequencesStruct() if self._cross is None else self._cross.struct(),
             num_outputs=len(self._outputs),
-            outputs=self._outputs.ctypes.data,
-            adapters=None if adapters is None else adapters.ctypes.data,
-            max_between=buffers["between"].shape[1] if "between" in buffers else 0,
+            outputs=_address(self._outputs),
+            adapters=_address(self._adapters),
+            max_between=buffers.widths.get("between", 0),
             logits=None if logits is None else logits.data_ptr(),
-            **{name: buffer.data_ptr() for name, buffer in buffers.items()},
+            **buffers.addresses,
         )
 
 
-def _block_table(tables: Sequence[Sequence[int]]) -> npt.NDArray[np.int32]:
-    """`[len(tables), most blocks]`; places that nobody reads hold block 0."""
-    table = np.zeros((len(tables), max(map(len, tables))), np.int32)
-    for row, blocks in zip(table, tables, strict=True):
-        row[: len(blocks)] = blocks
-    return table
+def integers(values: Iterable[int]) -> Integers:
+    """Of 64 bits."""
+    return array("q", values)
+
+
+def _address(values: Integers | None) -> int | None:
+    """Where they are; the caller keeps them."""
+    return None if values is None else values.buffer_info()[0]
+
+
+def _block_table(tables: Sequence[Sequence[int]], width: int) -> Integers:
+    """`[len(tables), width]` of 32 bits; places that nobody reads hold block 0."""
+    blocks = array("i")
+    for table in tables:
+        blocks.extend(table)
+        blocks.extend([0] * (width - len(table)))
+    return blocks

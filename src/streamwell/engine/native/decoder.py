@@ -140,11 +140,11 @@ class NativeDecoder:
         The tensor is overwritten by the next call.
         """
         tokens = rows_of(chunks)
-        buffers = self._buffers.of(tokens.count)
-        self._embedding(token_ids_of(chunks), tokens.positions, buffers["x"][: tokens.count])
+        inputs = self._buffers.of(tokens.count)["x"]
+        self._embedding(token_ids_of(chunks), tokens.positions, inputs)
         adapters = None if self.adapters is None else addresses_of(self.adapters, chunks)
         batch, logits = Batch(tokens, rows, adapters=adapters), self._buffers.logits(len(rows))
-        self._library.sw_decode(self._struct, batch.struct(buffers, logits))
+        self._library.sw_decode(self._struct, batch.struct(self._buffers, logits))
         if (cap := self._spec.logits_softcap) is not None:
             logits.div_(cap).tanh_().mul_(cap)
         return logits

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from array import array
+
 import torch
 
 from streamwell.engine.native.linear import PackedLinear
@@ -24,16 +24,20 @@ class Embedding:
         self._factor = factor
         self._positions = None if positions is None else positions.float()
 
-    def __call__(
-        self, token_ids: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], out: torch.Tensor
-    ) -> None:
-        """Write `[len(token_ids), hidden_size]` floats."""
-        ids = torch.from_numpy(token_ids)
+    def __call__(self, token_ids: array[int], positions: array[int], out: torch.Tensor) -> None:
+        """Write floats to the first rows of `out`, `[len(token_ids) or more, hidden_size]`.
+
+        `token_ids` and `positions` are int64.
+        """
         if isinstance(self._table, PackedLinear):
-            self._table.read_rows(ids, out)
+            self._table.read_rows(token_ids, out)
         else:
-            out.copy_(self._table[ids])
+            out[: len(token_ids)] = self._table[_tensor(token_ids)]
         if self._factor != 1:
-            out *= self._factor
+            out[: len(token_ids)] *= self._factor
         if self._positions is not None:
-            out += self._positions[torch.from_numpy(positions)]
+            out[: len(token_ids)] += self._positions[_tensor(positions)]
+
+
+def _tensor(ids: array[int]) -> torch.Tensor:
+    return torch.frombuffer(ids, dtype=torch.int64)

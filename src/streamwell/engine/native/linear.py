@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -150,9 +151,13 @@ class PackedLinear:
         )
         return y
 
-    def read_rows(self, ids: torch.Tensor, out: torch.Tensor) -> None:
-        """Write the weights of some outputs, `[count]` int64, unpacked to `[count, k]` float32."""
-        self._library.sw_unpack_rows(self.struct, ids.data_ptr(), len(ids), out.data_ptr())
+    def read_rows(self, ids: array[int], out: torch.Tensor) -> None:
+        """Write the weights of some outputs, `[count]` int64, unpacked to float32.
+
+        They are the first rows of `out`, `[count or more, k]`.
+        """
+        where, count = ids.buffer_info()
+        self._library.sw_unpack_rows(self.struct, where, count, out.data_ptr())
 
 
 def side_by_side(layers: Sequence[PackedLinear]) -> PackedLinear:

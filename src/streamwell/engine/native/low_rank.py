@@ -5,14 +5,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch.nn import functional
 
 from streamwell.engine.lora.folder import Pairs
 from streamwell.engine.lora.layers import Adaptable
 from streamwell.engine.lora.table import AdapterTable
-from streamwell.engine.native.batch import Integers
+from streamwell.engine.native.batch import Integers, integers
 from streamwell.engine.native.structures import LayerAdapterStruct, LowRankStruct
 from streamwell.engine.sequence import Chunk
 
@@ -95,4 +94,4 @@ def addresses_of(adapters: AdapterTable[NativeAdapter], chunks: list[Chunk]) -> 
     if not any(numbers):
         return None
     where = {number: ctypes.addressof(adapters[number].structs) for number in {*numbers} - {0}}
-    return np.array([where.get(number, 0) for number in numbers], np.int64)
+    return integers(where.get(number, 0) for number in numbers)

@@ -6,8 +6,8 @@ It is `model` and `block` in C++; `engine.native.decoder` says how the helper co
 from __future__ import annotations
 
 import ctypes
+from itertools import accumulate
 
-import numpy as np
 import torch
 
 from streamwell.core.errors import LoadError
@@ -16,6 +16,7 @@ from streamwell.engine.native.batch import (
     Batch,
     Buffers,
     Rows,
+    integers,
     rows_of,
     token_ids_of,
 )
@@ -110,27 +111,28 @@ class NativeSeq2Seq:
         if new := [chunk for chunk in chunks if chunk.encoder_ids]:
             self._encode(new)
         tokens = rows_of(chunks)
-        buffers = self._buffers.of(tokens.count)
-        self._decoder.embed(token_ids_of(chunks), tokens.positions, buffers["x"][: tokens.count])
+        inputs = self._buffers.of(tokens.count)["x"]
+        self._decoder.embed(token_ids_of(chunks), tokens.positions, inputs)
         batch = Batch(tokens, rows, cross=_inputs_of(chunks))
         logits = self._buffers.logits(len(rows))
-        self._library.sw_decode(self._decoder.struct, batch.struct(buffers, logits))
+        self._library.sw_decode(self._decoder.struct, batch.struct(self._buffers, logits))
         return logits
 
     def _encode(self, chunks: list[Chunk]) -> None:
         """Read inputs, and write what the decoder's blocks see of them."""
-        token_ids = np.array([i for c in chunks for i in c.encoder_ids], np.int64)
+        token_ids = integers(i for c in chunks for i in c.encoder_ids)
         lengths = [len(c.encoder_ids) for c in chunks]
-        ends = np.cumsum([_num_blocks(length) for length in lengths]).tolist()
+        ends = list(accumulate(map(_num_blocks, lengths)))
         self._make_room(ends[-1])
         starts = [0] * len(chunks)
         tables = [range(end - _num_blocks(n), end) for end, n in zip(ends, lengths, strict=True)]
         tokens = Rows(starts, lengths, tables, lengths)
         remembered = Rows(starts, lengths, [c.seq.cross_block_ids for c in chunks])
-        buffers = self._buffers.of(tokens.count)
-        self._encoder.embed(token_ids, tokens.positions, buffers["x"][: tokens.count])
+        inputs = self._buffers.of(tokens.count)["x"]
+        self._encoder.embed(token_ids, tokens.positions, inputs)
         batch = Batch(tokens, [], cross_slots=remembered.slots())
-        self._library.sw_encode(self._encoder.struct, self._decoder.struct, batch.struct(buffers))
+        step = batch.struct(self._buffers)
+        self._library.sw_encode(self._encoder.struct, self._decoder.struct, step)
 
     def _make_room(self, num_blocks: int) -> None:
         """For the encoder's own keys and values."""

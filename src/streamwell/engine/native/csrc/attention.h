@@ -214,43 +214,43 @@ class FloatTask {
     for (int v = 0; v < V; ++v) keys[v] = block_of(attention_.cache.keys, key + v * kLanes);
     const float* query = queries_ + first * heads_.dim;
     F32 sums[R][V];
-    for (int r = 0; r < R; ++r)
-      for (int v = 0; v < V; ++v) sums[r][v] = zero();
+    repeat<R, V>([&](int r, int v) { sums[r][v] = zero(); });
     for (int64_t d = 0; d < heads_.dim; ++d, query += R) {
       F32 columns[V];
-      for (int v = 0; v < V; ++v) columns[v] = load(keys[v] + d * kLanes);
-      for (int r = 0; r < R; ++r) {
+      repeat<V>([&](int v) { columns[v] = load(keys[v] + d * kLanes); });
+      repeat<R>([&](int r) {
         const F32 value = broadcast(query[r]);
-        for (int v = 0; v < V; ++v) sums[r][v] = fma(value, columns[v], sums[r][v]);
-      }
+        repeat<V>([&](int v) { sums[r][v] = fma(value, columns[v], sums[r][v]); });
+      });
     }
-    for (int r = 0; r < R; ++r)
-      for (int v = 0; v < V; ++v) store(weights_ + r * kTileKeys + (block + v) * kLanes, sums[r][v]);
+    repeat<R, V>([&](int r, int v) {
+      store(weights_ + r * kTileKeys + (block + v) * kLanes, sums[r][v]);
+    });
   }
 
   // sums[r, d..] = correction * sums[r, d..] + weights[r] times values, for V vectors of dimensions.
   template <int R, int V>
   void gather(int64_t first, int64_t key, int64_t count, int64_t d) {
     F32 sums[R][V];
-    for (int r = 0; r < R; ++r)
-      for (int v = 0; v < V; ++v)
-        sums[r][v] = mul(load(sums_ + (first + r) * heads_.dim + d + v * kLanes),
-                         broadcast(corrections_[r]));
+    repeat<R, V>([&](int r, int v) {
+      sums[r][v] = mul(load(sums_ + (first + r) * heads_.dim + d + v * kLanes),
+                       broadcast(corrections_[r]));
+    });
     for (int64_t block = 0; block < count; block += kLanes) {
       const float* value = block_of(attention_.cache.values, key + block) + d;
       const int64_t end = std::min<int64_t>(count, block + kLanes);
       for (int64_t j = block; j < end; ++j, value += heads_.dim) {
         F32 columns[V];
-        for (int v = 0; v < V; ++v) columns[v] = load(value + v * kLanes);
-        for (int r = 0; r < R; ++r) {
+        repeat<V>([&](int v) { columns[v] = load(value + v * kLanes); });
+        repeat<R>([&](int r) {
           const F32 weight = broadcast(weights_[r * kTileKeys + j]);
-          for (int v = 0; v < V; ++v) sums[r][v] = fma(weight, columns[v], sums[r][v]);
-        }
+          repeat<V>([&](int v) { sums[r][v] = fma(weight, columns[v], sums[r][v]); });
+        });
       }
     }
-    for (int r = 0; r < R; ++r)
-      for (int v = 0; v < V; ++v)
-        store(sums_ + (first + r) * heads_.dim + d + v * kLanes, sums[r][v]);
+    repeat<R, V>([&](int r, int v) {
+      store(sums_ + (first + r) * heads_.dim + d + v * kLanes, sums[r][v]);
+    });
   }
 
   const Attention& attention_;

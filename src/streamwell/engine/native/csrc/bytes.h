@@ -65,19 +65,16 @@ struct Int8 {
 
   template <int M>
   static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
-                       I32 (&result)[M][2]) {
-    I32 sums[M][2];  // a copy that lives in registers
-    std::memcpy(&sums, &result, sizeof(sums));
+                       I32 (&sums)[M][2]) {
     for (int64_t i = 0; i < steps; ++i, x += 4 * M, w += w_bytes) {
       if (ahead) fetch<w_bytes>(w + ahead);
       const I32 low = load_int(w), high = load_int(w + 4 * kLanes);
-      for (int m = 0; m < M; ++m) {
+      repeat<M>([&](int m) {
         const I32 value = broadcast_four_bytes(x + 4 * m);
         sums[m][0] = dot_bytes(sums[m][0], value, low);
         sums[m][1] = dot_bytes(sums[m][1], value, high);
-      }
+      });
     }
-    std::memcpy(&result, &sums, sizeof(sums));
   }
 
   static F32 finish(I32 sum, const Linear& linear, int64_t column, float row_scale) {

@@ -36,4 +36,7 @@ struct Call {
   const Additions& additions;
 };
 
+// Bytes of workspace that a call over so many rows needs.
+inline int64_t workspace_bytes(int64_t rows, int64_t k) { return rows * (k + 64) * 4 + 128; }
+
 }  // namespace streamwell

@@ -208,15 +208,9 @@ class Multiplication {
   void multiply_tile(int64_t panel, int64_t tile, int64_t step, int64_t count, Distance ahead,
                      Sum* partial) {
     Sum sums[M][2];
-    for (int m = 0; m < M; ++m) {
-      sums[m][0] = step ? partial[2 * m] : Sum{};
-      sums[m][1] = step ? partial[2 * m + 1] : Sum{};
-    }
+    repeat<M, 2>([&](int m, int side) { sums[m][side] = step ? partial[2 * m + side] : Sum{}; });
     Scheme::template multiply<M>(tile_at(tile, step), block_at(panel, step), count, ahead, sums);
-    for (int m = 0; m < M; ++m) {
-      partial[2 * m] = sums[m][0];
-      partial[2 * m + 1] = sums[m][1];
-    }
+    repeat<M, 2>([&](int m, int side) { partial[2 * m + side] = sums[m][side]; });
     if (step + count < steps_) return;
     Pending pending = {panel, tiles_.first(tile), M, partial};
     finish(pending, M);
@@ -277,9 +271,6 @@ class Multiplication {
   float* row_scales_;
   uint8_t* packed_;
 };
-
-// Bytes of workspace that a call over so many rows needs.
-inline int64_t workspace_bytes(int64_t rows, int64_t k) { return rows * (k + 64) * 4 + 128; }
 
 inline void multiply(const Linear& linear, const float* x, int64_t rows, float* y,
                      Epilogue epilogue, uint8_t* workspace, const Additions& additions = {}) {

@@ -206,8 +206,8 @@ struct VectorProducts {
       }
       multiply(queries + d / 32 * kQueries * 32 + d % 32, 32, columns, sums);
     }
-    for (int r = 0; r < R; ++r)
-      for (int b = 0; b < kTileBlocks; ++b) store(scores + r * kTileKeys + b * kLanes, sums[r][b]);
+    repeat<R, kTileBlocks>(
+        [&](int r, int b) { store(scores + r * kTileKeys + b * kLanes, sums[r][b]); });
   }
 
   // sums[r] += weights[r] times values; sums are `[rows, dim]`.
@@ -233,22 +233,22 @@ struct VectorProducts {
     if constexpr (std::is_same_v<Number, float>) {
       for (int side = 0; side < 2; ++side) {
         F32 wide[V];
-        for (int v = 0; v < V; ++v) {
+        repeat<V>([&](int v) {
           const I32 both = load_int(columns[v]);
           wide[v] = side ? high_half(both) : low_half(both);
-        }
-        for (int r = 0; r < R; ++r) {
+        });
+        repeat<R>([&](int r) {
           const F32 value = broadcast(row[r * stride + side]);
-          for (int v = 0; v < V; ++v) sums[r][v] = fma(value, wide[v], sums[r][v]);
-        }
+          repeat<V>([&](int v) { sums[r][v] = fma(value, wide[v], sums[r][v]); });
+        });
       }
     } else {
       I32 pairs[V];
-      for (int v = 0; v < V; ++v) pairs[v] = load_int(columns[v]);
-      for (int r = 0; r < R; ++r) {
+      repeat<V>([&](int v) { pairs[v] = load_int(columns[v]); });
+      repeat<R>([&](int r) {
         const I32 pair = broadcast_four_bytes(row + r * stride);
-        for (int v = 0; v < V; ++v) sums[r][v] = dot_pairs(sums[r][v], pair, pairs[v]);
-      }
+        repeat<V>([&](int v) { sums[r][v] = dot_pairs(sums[r][v], pair, pairs[v]); });
+      });
     }
   }
 
@@ -257,8 +257,7 @@ struct VectorProducts {
   static void gather_some(const Number* weights, const Blocks& values, int64_t num_blocks,
                           int64_t dim, int64_t d, float* result) {
     F32 sums[R][V];
-    for (int r = 0; r < R; ++r)
-      for (int v = 0; v < V; ++v) sums[r][v] = load(result + r * dim + d + v * kLanes);
+    repeat<R, V>([&](int r, int v) { sums[r][v] = load(result + r * dim + d + v * kLanes); });
     for (int64_t key = 0; key < num_blocks * kLanes; key += 2) {
       const int64_t block = key / kLanes, place = (key % kLanes / 2 * dim + d) * 2;
       const uint16_t* columns[V];
@@ -266,8 +265,7 @@ struct VectorProducts {
       values.fetch<V * 64>(block, place);
       multiply(weights + key, kTileKeys, columns, sums);
     }
-    for (int r = 0; r < R; ++r)
-      for (int v = 0; v < V; ++v) store(result + r * dim + d + v * kLanes, sums[r][v]);
+    repeat<R, V>([&](int r, int v) { store(result + r * dim + d + v * kLanes, sums[r][v]); });
   }
 };
 

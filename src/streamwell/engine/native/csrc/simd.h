@@ -9,25 +9,12 @@
 
 #include <cstdint>
 #include <cstring>
-#include <utility>
+
+#include "repeat.h"
 
 namespace streamwell {
 
 constexpr int kLanes = 16;
-
-// For what `repeat` calls, where it is large: compilers would make functions of it.
-#define STREAMWELL_INLINE __attribute__((always_inline))
-
-// Calls `body` with 0, 1, ... as constants. Compilers keep arrays in registers whose indices they know
-// early; those of loops they know late.
-template <class Body, int... indices>
-[[gnu::always_inline]] inline void repeat(Body body, std::integer_sequence<int, indices...>) {
-  (body(indices), ...);
-}
-template <int count, class Body>
-[[gnu::always_inline]] inline void repeat(Body body) {
-  repeat(body, std::make_integer_sequence<int, count>());
-}
 
 #if defined(__AVX512F__)
 
