@@ -121,6 +121,8 @@ def test_a_damaged_folder_is_refused(
         ("llama", "model.embed_tokens.weight"),
         ("gemma3", "model.layers.1.pre_feedforward_layernorm.weight"),
         ("phi", "model.layers.1.mlp.fc1.weight"),
+        ("phi", "model.layers.1.mlp.fc1.bias"),
+        ("gpt2", "transformer.h.1.attn.c_proj.bias"),
         ("phi3-window", "model.layers.1.self_attn.qkv_proj.weight"),
     ],
 )
