@@ -29,14 +29,15 @@ class Embedding:
 
         `token_ids` and `positions` are int64.
         """
+        count = len(token_ids)
         if isinstance(self._table, PackedLinear):
             self._table.read_rows(token_ids, out)
         else:
-            out[: len(token_ids)] = self._table[_tensor(token_ids)]
+            out[:count].copy_(self._table[_tensor(token_ids)])
         if self._factor != 1:
-            out[: len(token_ids)] *= self._factor
+            out[:count].mul_(self._factor)
         if self._positions is not None:
-            out[: len(token_ids)] += self._positions[_tensor(positions)]
+            out[:count].add_(self._positions[_tensor(positions)])
 
 
 def _tensor(ids: array[int]) -> torch.Tensor:
