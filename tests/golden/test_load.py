@@ -122,7 +122,8 @@ def test_a_damaged_folder_is_refused(
         ("gemma3", "model.layers.1.pre_feedforward_layernorm.weight"),
         ("phi", "model.layers.1.mlp.fc1.weight"),
         ("phi", "model.layers.1.mlp.fc1.bias"),
-        ("gpt2", "transformer.h.1.attn.c_proj.bias"),
+        ("gpt2", "transformer.h.1.ln_1.bias"),
+        ("llama-biases-tied", "model.layers.1.self_attn.k_proj.bias"),
         ("phi3-window", "model.layers.1.self_attn.qkv_proj.weight"),
     ],
 )

@@ -158,6 +158,23 @@ def test_damaged_weights_are_refused(tmp_path: Path, block_size: int) -> None:
             load_model(folder, block_size=block_size)
 
 
+@pytest.mark.parametrize(
+    "name", ["decoder.layers.1.fc1.bias", "encoder.layers.0.self_attn.k_proj.bias"]
+)
+def test_a_bias_that_other_blocks_have_is_missed(
+    tmp_path: Path, name: str, block_size: int
+) -> None:
+    """By its name; without it the answers would be others."""
+
+    def forget(weights: dict[str, torch.Tensor]) -> None:
+        del weights[f"model.{name}"]
+
+    folder = build("bart", tmp_path)
+    edit_weights(folder, forget)
+    with pytest.raises(LoadError, match=rf"has no weights 'model.{name}'"):
+        load_model(folder, block_size=block_size)
+
+
 def test_limits_are_those_of_the_positions(tmp_path: Path) -> None:
     """T5 has none built in and gets a moderate one; BART's are its table's, and not to exceed."""
     t5, bart = build("t5", tmp_path / "t5"), build("bart", tmp_path / "bart")

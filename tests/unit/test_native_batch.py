@@ -5,7 +5,14 @@ from __future__ import annotations
 import ctypes
 
 from streamwell.core.types import SamplingParams
-from streamwell.engine.native.batch import Batch, Buffers, Rows, rows_of, token_ids_of
+from streamwell.engine.native.batch import (
+    Batch,
+    Buffers,
+    Rows,
+    integers,
+    rows_of,
+    token_ids_of,
+)
 from streamwell.engine.native.structures import SequencesStruct
 from streamwell.engine.sequence import Chunk, Sequence
 
@@ -79,6 +86,34 @@ def test_a_batch_points_to_its_indices_and_buffers() -> None:
     assert read(struct.outputs, 1) == [0]
     assert struct.x == x.data_ptr() == buffers.of(2)["x"].data_ptr()
     assert struct.logits == buffers.logits(1).data_ptr()
+    assert (struct.cross.count, struct.cross_slots, struct.adapters) == (0, None, None)
+
+
+def test_buffers_that_grow_are_where_they_grew() -> None:
+    """The helper would write beyond the end of the old ones."""
+    buffers = Buffers(Library(), {"x": 4}, vocab_size=5)  # type: ignore[arg-type]
+    old = buffers.of(1)["x"]
+    new = buffers.of(5)["x"]
+    batch = Batch(rows_of([chunk(0, 5, [1])]), [4])
+
+    assert batch.struct(buffers).x == new.data_ptr() != old.data_ptr()
+
+
+def test_a_batch_points_to_adapters_and_to_what_is_seen_across() -> None:
+    """Of an encoder-decoder, and of sequences with adapters."""
+    buffers = Buffers(Library(), {"x": 4}, vocab_size=5)  # type: ignore[arg-type]
+    cross = Rows([0], [1], [[6]], [9])
+    slots, adapters = integers([96]), integers([4096])
+    batch = Batch(
+        rows_of([chunk(0, 1, [1])]), [0], cross=cross, cross_slots=slots, adapters=adapters
+    )
+
+    struct = batch.struct(buffers)
+
+    assert read(struct.cross.lengths, 1) == [9]
+    assert read(struct.cross.blocks, 1, ctypes.c_int32) == [6]
+    assert read(struct.cross_slots, 1) == [96]
+    assert read(struct.adapters, 1) == [4096]
 
 
 def test_logits_are_the_same_memory_until_it_grows() -> None:

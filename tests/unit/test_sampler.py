@@ -343,3 +343,15 @@ def test_rows_after_guesses_are_those_of_later_steps(params: dict[str, float]) -
     one_by_one = [Sampler(EOS)(logits[row : row + 1].clone(), [later[row]])[0] for row in range(3)]
 
     assert one_by_one == Sampler(EOS)(logits.clone(), [later[0]] * 3, [(), (7,), (7, 8)])
+
+
+def test_guesses_count_as_tokens_before_an_end() -> None:
+    """With one token to go before it may end, it may after a guess."""
+    seq = a_seq(params_of(min_tokens=4, temperature=0.0), completion=(4, 5, 6))
+    eos = max(EOS)
+    logits = some_logits(2)
+    logits[:, eos] = logits.amax() + 1
+
+    now, after_a_guess = Sampler(EOS)(logits, [seq] * 2, [(), (7,)])
+
+    assert now.token_id != eos == after_a_guess.token_id

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import torch
 from safetensors import safe_open
 
+from streamwell.core.errors import LoadError
 from streamwell.engine.gguf import GgufWeights
 from streamwell.engine.saved_weights import SavedRows, SavedWeights
+from streamwell.models.gguf_folder import given
 from streamwell.models.weights import is_gguf, weight_files
 
 #: Told what is done, and how far all of it has come, from 0 to 1.
@@ -68,8 +71,25 @@ def open_checkpoint(path: Path, dtype: torch.dtype, progress: Progress) -> Check
     """The weights of a folder as they are saved; what is rounded in a GGUF file as `dtype`.
 
     Raises:
-        LoadError: a GGUF file cannot be read.
+        LoadError: a GGUF file cannot be read, or a bias is missing that other blocks have.
     """
     files = weight_files(path)
     saved = GgufWeights(files[0].resolve(), dtype) if is_gguf(path) else _Safetensors(files)
+    if missing := missing_biases(saved.outline):
+        raise LoadError(f"{given(path)} has no weights {missing[0]!r}")
     return Checkpoint(saved, progress)
+
+
+def missing_biases(names: Collection[str]) -> list[str]:
+    """Those that a layer lacks, though its like in another block has one.
+
+    Layers may be without biases, so nobody else would notice: they would be computed without.
+    """
+    layers = [name.removesuffix(".weight") for name in names if name.endswith(".weight")]
+    have_bias = {_in_any_block(layer) for layer in layers if f"{layer}.bias" in names}
+    biases = (f"{layer}.bias" for layer in layers if _in_any_block(layer) in have_bias)
+    return [bias for bias in biases if bias not in names]
+
+
+def _in_any_block(layer: str) -> str:
+    return re.sub(r"\.\d+\.", ".", layer)

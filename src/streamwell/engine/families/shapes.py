@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from streamwell.engine.families.spec import DecoderSpec
@@ -14,7 +13,7 @@ def check_shapes(spec: DecoderSpec, shapes: Shapes) -> None:
     """Compare the shapes of weights that have Llama's names with a spec.
 
     Raises:
-        KeyError: a weight is missing, or a bias that other layers have.
+        KeyError: a weight is missing.
         ValueError: one is of another shape.
     """
     expected = _expected(spec, shapes)
@@ -27,15 +26,6 @@ def check_shapes(spec: DecoderSpec, shapes: Shapes) -> None:
     for group in _fused(expected):
         if len({f"{name}.bias" in shapes for name in group}) > 1:
             raise ValueError(f"some of {', '.join(group)} have biases, and some do not")
-    have_bias = {_alike(name) for name in expected if f"{name}.bias" in shapes}
-    for name in expected:
-        if _alike(name) in have_bias and f"{name}.bias" not in shapes:
-            raise KeyError(f"{name}.bias")
-
-
-def _alike(name: str) -> str:
-    """What a layer has in common with those of other blocks and experts."""
-    return re.sub(r"\.\d+\.", ".", name)
 
 
 def _expected(spec: DecoderSpec, shapes: Shapes) -> dict[str, tuple[int, ...]]:

@@ -214,7 +214,7 @@ class FloatTask {
     for (int v = 0; v < V; ++v) keys[v] = block_of(attention_.cache.keys, key + v * kLanes);
     const float* query = queries_ + first * heads_.dim;
     F32 sums[R][V];
-    repeat<R, V>([&](int r, int v) { sums[r][v] = zero(); });
+    repeat<R, V>([&](int r, int v) STREAMWELL_INLINE { sums[r][v] = zero(); });
     for (int64_t d = 0; d < heads_.dim; ++d, query += R) {
       F32 columns[V];
       repeat<V>([&](int v) { columns[v] = load(keys[v] + d * kLanes); });
@@ -223,7 +223,7 @@ class FloatTask {
         repeat<V>([&](int v) { sums[r][v] = fma(value, columns[v], sums[r][v]); });
       });
     }
-    repeat<R, V>([&](int r, int v) {
+    repeat<R, V>([&](int r, int v) STREAMWELL_INLINE {
       store(weights_ + r * kTileKeys + (block + v) * kLanes, sums[r][v]);
     });
   }
@@ -232,7 +232,7 @@ class FloatTask {
   template <int R, int V>
   void gather(int64_t first, int64_t key, int64_t count, int64_t d) {
     F32 sums[R][V];
-    repeat<R, V>([&](int r, int v) {
+    repeat<R, V>([&](int r, int v) STREAMWELL_INLINE {
       sums[r][v] = mul(load(sums_ + (first + r) * heads_.dim + d + v * kLanes),
                        broadcast(corrections_[r]));
     });
@@ -248,7 +248,7 @@ class FloatTask {
         });
       }
     }
-    repeat<R, V>([&](int r, int v) {
+    repeat<R, V>([&](int r, int v) STREAMWELL_INLINE {
       store(sums_ + (first + r) * heads_.dim + d + v * kLanes, sums[r][v]);
     });
   }

@@ -208,9 +208,9 @@ class Multiplication {
   void multiply_tile(int64_t panel, int64_t tile, int64_t step, int64_t count, Distance ahead,
                      Sum* partial) {
     Sum sums[M][2];
-    repeat<M, 2>([&](int m, int side) { sums[m][side] = step ? partial[2 * m + side] : Sum{}; });
+    repeat<M, 2>([&](int m, int s) STREAMWELL_INLINE { sums[m][s] = step ? partial[2 * m + s] : Sum{}; });
     Scheme::template multiply<M>(tile_at(tile, step), block_at(panel, step), count, ahead, sums);
-    repeat<M, 2>([&](int m, int side) { partial[2 * m + side] = sums[m][side]; });
+    repeat<M, 2>([&](int m, int s) STREAMWELL_INLINE { partial[2 * m + s] = sums[m][s]; });
     if (step + count < steps_) return;
     Pending pending = {panel, tiles_.first(tile), M, partial};
     finish(pending, M);

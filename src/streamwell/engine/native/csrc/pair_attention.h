@@ -206,8 +206,9 @@ struct VectorProducts {
       }
       multiply(queries + d / 32 * kQueries * 32 + d % 32, 32, columns, sums);
     }
-    repeat<R, kTileBlocks>(
-        [&](int r, int b) { store(scores + r * kTileKeys + b * kLanes, sums[r][b]); });
+    repeat<R, kTileBlocks>([&](int r, int b) STREAMWELL_INLINE {
+      store(scores + r * kTileKeys + b * kLanes, sums[r][b]);
+    });
   }
 
   // sums[r] += weights[r] times values; sums are `[rows, dim]`.
@@ -257,7 +258,9 @@ struct VectorProducts {
   static void gather_some(const Number* weights, const Blocks& values, int64_t num_blocks,
                           int64_t dim, int64_t d, float* result) {
     F32 sums[R][V];
-    repeat<R, V>([&](int r, int v) { sums[r][v] = load(result + r * dim + d + v * kLanes); });
+    repeat<R, V>([&](int r, int v) STREAMWELL_INLINE {
+      sums[r][v] = load(result + r * dim + d + v * kLanes);
+    });
     for (int64_t key = 0; key < num_blocks * kLanes; key += 2) {
       const int64_t block = key / kLanes, place = (key % kLanes / 2 * dim + d) * 2;
       const uint16_t* columns[V];
@@ -265,7 +268,9 @@ struct VectorProducts {
       values.fetch<V * 64>(block, place);
       multiply(weights + key, kTileKeys, columns, sums);
     }
-    repeat<R, V>([&](int r, int v) { store(result + r * dim + d + v * kLanes, sums[r][v]); });
+    repeat<R, V>([&](int r, int v) STREAMWELL_INLINE {
+      store(result + r * dim + d + v * kLanes, sums[r][v]);
+    });
   }
 };
 

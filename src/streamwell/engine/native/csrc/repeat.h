@@ -7,7 +7,7 @@
 
 namespace streamwell {
 
-// For what `repeat` calls, where it is large: compilers would make functions of it.
+// For what `repeat` calls, where compilers would make functions of it: what is large, or called often.
 #define STREAMWELL_INLINE __attribute__((always_inline))
 
 // Calls `body` with 0, 1, ... as constants.
@@ -23,7 +23,7 @@ template <int count, class Body>
 // The same with every row and column.
 template <int rows, int columns, class Body>
 [[gnu::always_inline]] inline void repeat(Body body) {
-  repeat<rows * columns>([&](int i) { body(i / columns, i % columns); });
+  repeat<rows * columns>([&](int i) STREAMWELL_INLINE { body(i / columns, i % columns); });
 }
 
 }  // namespace streamwell
