@@ -71,8 +71,7 @@ class Sampler:
             for seq, guessed in zip(seqs, guesses, strict=True)
         ]
         for row, (seq, guessed) in enumerate(zip(seqs, guesses, strict=True)):
-            if _is_edited(seq, guessed):
-                self._edit(logits[row], seq, guessed)
+            self._edit(logits, row, seq, guessed)
         token_ids, is_finite = _best(logits)
         rows = [
             row
@@ -89,27 +88,22 @@ class Sampler:
             for token_id, ok in zip(token_ids, is_finite, strict=True)
         ]
 
-    def _edit(self, logits: torch.Tensor, seq: Sequence, guessed: tuple[int, ...]) -> None:
-        """Apply bias, penalties and `min_tokens` to the row of the next token, in place."""
+    def _edit(
+        self, logits: torch.Tensor, row: int, seq: Sequence, guessed: tuple[int, ...]
+    ) -> None:
+        """Apply bias, penalties and `min_tokens` to the row of the next token, in place.
+
+        Most rows have none of them, and are not even looked at.
+        """
         params = seq.sampling
         if params.logit_bias:
             ids, biases = zip(*params.logit_bias, strict=True)
-            logits[list(ids)] += torch.tensor(biases, device=logits.device)
+            logits[row, list(ids)] += torch.tensor(biases, device=logits.device)
         if params.has_penalties:
-            _penalise(logits, params, seq.token_counts(guessed))
-        if _lacks_tokens(seq, guessed):
-            logits[sorted({*self._eos_token_ids, *params.stop_token_ids})] = float("-inf")
-
-
-def _is_edited(seq: Sequence, guessed: tuple[int, ...]) -> bool:
-    """Whether the scores of its next token are changed."""
-    params = seq.sampling
-    return bool(params.logit_bias) or params.has_penalties or _lacks_tokens(seq, guessed)
-
-
-def _lacks_tokens(seq: Sequence, guessed: tuple[int, ...]) -> bool:
-    """Whether it must not end yet."""
-    return seq.num_completion_tokens + len(guessed) < seq.sampling.min_tokens
+            _penalise(logits[row], params, seq.token_counts(guessed))
+        if seq.num_completion_tokens + len(guessed) < params.min_tokens:
+            ends = sorted({*self._eos_token_ids, *params.stop_token_ids})
+            logits[row, ends] = float("-inf")
 
 
 def _penalise(logits: torch.Tensor, params: SamplingParams, counts: dict[int, int]) -> None:
