@@ -10,9 +10,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "call.h"
 #include "floats.h"
 #include "processor.h"
+#include "results.h"
 #include "super_blocks.h"
 #include "tiles.h"
 
@@ -23,11 +23,10 @@ template <class Scheme>
 class Multiplication {
  public:
   explicit Multiplication(const Call& call)
-      : linear_(call.linear), x_(call.x), y_(call.y), epilogue_(call.epilogue),
-        additions_(call.additions), tiles_(call.rows, Scheme::max_rows),
+      : linear_(call.linear), x_(call.x), tiles_(call.rows, Scheme::max_rows),
         is_single_(!Scheme::is_tiled && tiles_.count == 1), steps_(steps_of<Scheme>(linear_.k)),
         panels_(panels_of(linear_.n)), row_scales_(reinterpret_cast<float*>(call.workspace)),
-        packed_(call.workspace + (call.rows * 4 + 63) / 64 * 64) {
+        packed_(call.workspace + (call.rows * 4 + 63) / 64 * 64), results_(call, row_scales_) {
     const int64_t bytes = has_few_tiles() ? kNearBytes : kBlockBytes;
     block_steps_ = is_single_ ? steps_ : std::max<int64_t>(kWordsUnit, bytes / Scheme::w_bytes);
   }
@@ -63,13 +62,18 @@ class Multiplication {
     bool is_last;        // of its stretch
   };
 
+  // Groups get smaller towards the end of a stretch, so that threads that share it end together
+  // (guided self-scheduling: Polychronopoulos and Kuck 1987).
   void run_stretch(int64_t begin, int64_t end, std::atomic<int64_t>& taken) {
-    const int64_t size = is_single_ || has_few_tiles() ? 1 : kMaxGroup, panels = end - begin;
-    const int64_t groups = (panels + size - 1) / size;
-    for (int64_t i; (i = taken.fetch_add(1, std::memory_order_relaxed)) < groups;) {
-      const int64_t first = begin + panels * i / groups, last = begin + panels * (i + 1) / groups;
+    const int64_t most = is_single_ || has_few_tiles() ? 1 : kMaxGroup;
+    int64_t first = taken.load(std::memory_order_relaxed);
+    while (begin + first < end) {
+      const int64_t size = std::min(most, (end - begin - first + 1) / 2);
+      if (!taken.compare_exchange_weak(first, first + size, std::memory_order_relaxed)) continue;
+      const Group group = {begin + first, begin + first + size, begin + first + size == end};
       for (int64_t tile = 0; tile < tiles_.count; tile += kMaxTiles)
-        multiply_block({first, last, last == end}, tile, std::min(tile + kMaxTiles, tiles_.count));
+        multiply_block(group, tile, std::min(tile + kMaxTiles, tiles_.count));
+      first += size;
     }
   }
 
@@ -123,18 +127,11 @@ class Multiplication {
            step * Scheme::x_bytes * tiles_.height(tile);
   }
 
-  // Rows of a tile's results that are still to be written.
-  struct Pending {
-    int64_t panel = 0, row = 0;
-    int height = 0;
-    const Sum* sums = nullptr;
-  };
-
   // A tile of rows goes through all panels of the group while it is near; the first of them fetches
   // the weights that come next.
   void multiply_block(const Group& group, int64_t tile0, int64_t tile1) {
     alignas(64) static thread_local Sum partial[kMaxGroup * kMaxTiles * Scheme::max_rows * 2];
-    Pending pending;
+    Pending<Sum> pending;
     for (int64_t step = 0; step < steps_; step += block_steps_) {
       const int64_t count = std::min(block_steps_, steps_ - step);
       int64_t place = 0;
@@ -154,7 +151,7 @@ class Multiplication {
           }
         }
     }
-    finish(pending, pending.height);
+    results_.write(pending, pending.height);
   }
 
   template <int M = Scheme::max_rows>
@@ -196,11 +193,11 @@ class Multiplication {
 
   // While the processor's tiles are at work, the results of the tile before are written.
   void multiply_with_tiles(int64_t panel, int64_t tile, int64_t step, int64_t count, int64_t ahead,
-                           Sum* sums, Pending& pending) {
+                           Sum* sums, Pending<Sum>& pending) {
     const int height = tiles_.height(tile);
     const int some = static_cast<int>((pending.height * kWordsUnit + count - 1) / count);
     Scheme::accumulate(tile_at(tile, step), block_at(panel, step), count, ahead, height, step == 0,
-                       sums, [&] { finish(pending, std::min(some, pending.height)); });
+                       sums, [&] { results_.write(pending, std::min(some, pending.height)); });
     if (step + count == steps_) pending = {panel, tiles_.first(tile), height, sums};
   }
 
@@ -212,64 +209,18 @@ class Multiplication {
     Scheme::template multiply<M>(tile_at(tile, step), block_at(panel, step), count, ahead, sums);
     repeat<M, 2>([&](int m, int s) STREAMWELL_INLINE { partial[2 * m + s] = sums[m][s]; });
     if (step + count < steps_) return;
-    Pending pending = {panel, tiles_.first(tile), M, partial};
-    finish(pending, M);
-  }
-
-  // Writes the first rows of what is pending.
-  void finish(Pending& pending, int count) const {
-    if (epilogue_.form == kGate) {
-      write<kGate>(pending, count);
-    } else if (epilogue_.form == kAccumulate) {
-      write<kAccumulate>(pending, count);
-    } else {
-      write<kStore>(pending, count);
-    }
-    pending.row += count;
-    pending.height -= count;
-    pending.sums += 2 * count;
-  }
-
-  template <Form form>
-  [[gnu::noinline]] void write(const Pending& pending, int count) const {
-    const int64_t column = pending.panel * kPanel;
-    const int64_t stride = form == kGate ? linear_.n / 2 : linear_.width;
-    float* y = y_ + pending.row * stride + (form == kGate ? column / 2 : column);
-    for (int m = 0; m < count; ++m, y += stride) {
-      const LowRank* low_rank = additions_.of(pending.row + m);
-      F32 values[2];
-      for (int side = 0; side < 2; ++side) {
-        const int64_t first = column + side * kLanes;
-        values[side] = Scheme::finish(pending.sums[2 * m + side], linear_, first,
-                                      row_scales_[pending.row + m]);
-        if (linear_.bias) values[side] = add(values[side], load(linear_.bias + first));
-        if (low_rank)
-          values[side] = additions_.add_to(values[side], *low_rank, pending.row + m, first / kLanes);
-        if (form == kAccumulate) values[side] = mul(values[side], broadcast(linear_.factor));
-      }
-      if (form == kGate) {
-        store(y, mul(activate(values[0], epilogue_.activation), values[1]));
-        continue;
-      }
-      for (int side = 0; side < 2; ++side) {
-        const int64_t room = linear_.n - column - side * kLanes;
-        F32 value = activate(values[side], epilogue_.activation);
-        if (form == kAccumulate) value = add(load_some(y + side * kLanes, room), value);
-        store_some(y + side * kLanes, value, room);
-      }
-    }
+    Pending<Sum> pending = {panel, tiles_.first(tile), M, partial};
+    results_.write(pending, M);
   }
 
   const Linear& linear_;
   const float* x_;
-  float* y_;
-  Epilogue epilogue_;
-  const Additions& additions_;
   Tiles tiles_;
   bool is_single_;  // one tile of rows, which uses no panel twice
   int64_t steps_, panels_, block_steps_;
   float* row_scales_;
   uint8_t* packed_;
+  Results<Scheme> results_;
 };
 
 inline void multiply(const Linear& linear, const float* x, int64_t rows, float* y,
