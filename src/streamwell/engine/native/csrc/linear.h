@@ -35,7 +35,7 @@ class Multiplication {
   // memory is read fastest where it is read without leaps. Who is done takes groups of the others'.
   void run() {
     if (omp_in_parallel()) return run_alone();
-    std::vector<std::atomic<int64_t>> taken(omp_get_max_threads());
+    std::vector<Taken> taken(omp_get_max_threads());
 #pragma omp parallel
     {
 #pragma omp for schedule(static)
@@ -51,11 +51,17 @@ class Multiplication {
 
  private:
   void run_alone() {
-    std::atomic<int64_t> taken = 0;
+    Taken taken;
     for (int64_t part = 0; part < parts(); ++part) pack(part);
     run_stretch(0, panels_, taken);
     if constexpr (Scheme::is_tiled) release_tiles();
   }
+
+  // How many panels of a stretch are taken. Each count has a line of the cache to itself: else a
+  // thread that takes some of its own would wait for what the other threads have done.
+  struct alignas(64) Taken {
+    std::atomic<int64_t> panels = 0;
+  };
 
   struct Group {
     int64_t begin, end;  // its panels
@@ -64,12 +70,12 @@ class Multiplication {
 
   // Groups get smaller towards the end of a stretch, so that threads that share it end together
   // (guided self-scheduling: Polychronopoulos and Kuck 1987).
-  void run_stretch(int64_t begin, int64_t end, std::atomic<int64_t>& taken) {
-    const int64_t most = is_single_ || has_few_tiles() ? 1 : kMaxGroup;
-    int64_t first = taken.load(std::memory_order_relaxed);
+  void run_stretch(int64_t begin, int64_t end, Taken& taken) {
+    const int64_t most = has_few_tiles() ? 1 : kMaxGroup;
+    int64_t first = taken.panels.load(std::memory_order_relaxed);
     while (begin + first < end) {
       const int64_t size = std::min(most, (end - begin - first + 1) / 2);
-      if (!taken.compare_exchange_weak(first, first + size, std::memory_order_relaxed)) continue;
+      if (!taken.panels.compare_exchange_weak(first, first + size, std::memory_order_relaxed)) continue;
       const Group group = {begin + first, begin + first + size, begin + first + size == end};
       for (int64_t tile = 0; tile < tiles_.count; tile += kMaxTiles)
         multiply_block(group, tile, std::min(tile + kMaxTiles, tiles_.count));
