@@ -60,7 +60,7 @@ class Results {
   }
 
   // Both halves of a row, complete but for the activation. They are unrolled, and so in registers: through
-  // memory, a gated layer of a prompt took a twentieth longer.
+  // memory, a prompt of 256 tokens took some 3 % longer.
   template <Form form>
   [[gnu::always_inline]] void take(const Pending<Sum>& pending, int m, F32 (&values)[2]) const {
     const int64_t row = pending.row + m;
