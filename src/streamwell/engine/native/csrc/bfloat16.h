@@ -27,7 +27,7 @@ struct Bfloat16Pairs {
   static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
                        F32 (&sums)[M][2]) {
     for (int64_t i = 0; i < steps; ++i, x += 4 * M, w += w_bytes) {
-      if (ahead) fetch<w_bytes>(w + ahead);
+      ask<w_bytes>(w, ahead);
       const I32 low = load_int(w), high = load_int(w + 4 * kLanes);
       repeat<M>([&](int m) {
         const I32 value = broadcast_four_bytes(x + 4 * m);

@@ -55,7 +55,7 @@ struct Groups {
   static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
                        F32 (&sums)[M][2]) {
     for (int64_t i = 0; i < steps; ++i, x += x_bytes * M, w += w_bytes) {
-      if (ahead) fetch<w_bytes>(w + ahead);
+      ask<w_bytes>(w, ahead);
       const float* scales = reinterpret_cast<const float*>(x + step * M);
       const auto* weight_scales = reinterpret_cast<const uint16_t*>(w + level_bytes);
       for (int side = 0; side < 2; ++side) {

@@ -62,6 +62,16 @@ template <int bytes>
   for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T1);
 }
 
+// Asks for the weights `ahead` bytes further on, unless that is 0, and once more for those that are
+// multiplied soon: a Zen 4 forgets some of what it was asked for while memory keeps it waiting.
+template <int bytes>
+[[gnu::always_inline]] inline void ask(const uint8_t* w, int64_t ahead) {
+  constexpr int64_t soon = 4 << 10;
+  if (!ahead) return;
+  fetch<bytes>(w + ahead);
+  fetch<bytes>(w + soon);
+}
+
 // What to fetch while a tile is multiplied: so many bytes with each step, or none.
 struct Ahead {
   const uint8_t* from = nullptr;

@@ -86,10 +86,10 @@ struct SuperBlocks {
   [[gnu::always_inline]] static void multiply_side(const uint8_t* x, const uint8_t* w,
                                                    int64_t ahead, F32 (&totals)[M]) {
     const auto* units = reinterpret_cast<const uint16_t*>(w);
-    if (ahead) fetch<levels_at>(w + ahead);
+    ask<levels_at>(w, ahead);
     for (int g = 0; g < kSuperGroups; ++g, x += Rows::bytes * M) {
       const uint8_t* levels = w + levels_at + g * half_bytes<Levels>;
-      if (ahead) fetch<half_bytes<Levels>>(levels + ahead);
+      ask<half_bytes<Levels>>(levels, ahead);
       const auto* scales = reinterpret_cast<const float*>(x + kGroup * M);
       repeat<parts>([&](int part) STREAMWELL_INLINE {
         constexpr int words = kGroupWords / parts;
