@@ -90,8 +90,8 @@ class Multiplication {
   static constexpr int64_t kMaxTiles = 256 / Scheme::max_rows;
   static constexpr int64_t kMaxGroup = kRegisters > 1 ? 2 : 8;  // second caches are small where registers are
   // Panels are fetched ahead of their use: a processor that computes does not see far enough by itself.
-  // With few rows Zen 4 does, and better than it is told to, of what it is told but once; Emerald Rapids
-  // never does, nor Zen 3, but for one row of float32, which is a twentieth slower for being told.
+  // With one row Zen 4 does, and with up to four of a scheme that asks only once; Emerald Rapids never
+  // does, nor Zen 3, but for one row of float32, which is a twentieth slower for being told.
   static constexpr int64_t kFewRows = kRegisters > 1 ? 0 : Scheme::spreads ? 4 : 1;
   static constexpr int64_t kBytesAhead = 8 << 10;
   static constexpr int64_t kFetchingTiles = kRegisters > 1 ? 4 : 1;

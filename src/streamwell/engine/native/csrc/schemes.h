@@ -63,7 +63,7 @@ template <int bytes>
 }
 
 // Asks for the weights `ahead` bytes further on, unless that is 0, and once more for those that are
-// multiplied soon: a Zen 4 forgets some of what it was asked for while memory keeps it waiting.
+// multiplied soon: it looks as if a Zen 4 dropped some of the first requests.
 template <int bytes>
 [[gnu::always_inline]] inline void ask(const uint8_t* w, int64_t ahead) {
   constexpr int64_t soon = 4 << 10;
