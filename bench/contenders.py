@@ -53,28 +53,28 @@ class Streamwell:
     ) -> None:
         """With an adapter, all requests are for that."""
         defaults = settings or Settings(device="cpu")  # where its peers compute
-        model = load(
-            EngineConfig(
-                model_path=str(folder),
-                device=defaults.device,
-                max_model_len=defaults.max_model_len,
-                max_num_seqs=defaults.max_num_seqs,
-                max_num_batched_tokens=defaults.max_num_batched_tokens,
-                kv_cache_bytes=kv_cache_bytes,
-                block_size=defaults.block_size,
-                num_threads=num_threads,
-                model_impl=defaults.model_impl,
-                compile=defaults.compile,
-                enable_lora=adapter is not None,
-                **engine_options(precision),
-            ),
-            lambda stage, progress: None,
+        config = EngineConfig(
+            model_path=str(folder),
+            device=defaults.device,
+            max_model_len=defaults.max_model_len,
+            max_num_seqs=defaults.max_num_seqs,
+            max_num_batched_tokens=defaults.max_num_batched_tokens,
+            kv_cache_bytes=kv_cache_bytes,
+            block_size=defaults.block_size,
+            num_threads=num_threads,
+            model_impl=defaults.model_impl,
+            compile=defaults.compile,
+            cuda_graphs=defaults.cuda_graphs,
+            enable_lora=adapter is not None,
+            **engine_options(precision),
         )
+        model = load(config, lambda stage, progress: None)
+        on_gpu = model.runner.model.device.type == "cuda"
         pool = BlockPool(model.info.num_blocks, model.info.block_size)
         scheduler = Scheduler(
             pool,
             max_num_seqs=defaults.max_num_seqs,
-            max_num_batched_tokens=defaults.max_num_batched_tokens,
+            max_num_batched_tokens=config.tokens_per_step(on_gpu=on_gpu),
             max_model_len=model.info.max_model_len,
             eos_token_ids=model.eos_token_ids,
             max_input_len=model.info.max_input_len or 0,

@@ -37,32 +37,31 @@ class Engine:
 
     def __init__(self, folder: Path, precision: str) -> None:
         defaults = Settings()
-        self.model = model = load(
-            EngineConfig(
-                model_path=str(folder),
-                device="cpu",
-                max_model_len=None,
-                max_num_seqs=defaults.max_num_seqs,
-                max_num_batched_tokens=defaults.max_num_batched_tokens,
-                kv_cache_bytes=None,
-                block_size=defaults.block_size,
-                num_threads=torch.get_num_threads(),
-                **engine_options(precision),
-            ),
-            lambda stage, progress: None,
+        config = EngineConfig(
+            model_path=str(folder),
+            device="cpu",
+            max_model_len=None,
+            max_num_seqs=defaults.max_num_seqs,
+            max_num_batched_tokens=defaults.max_num_batched_tokens,
+            kv_cache_bytes=None,
+            block_size=defaults.block_size,
+            num_threads=torch.get_num_threads(),
+            **engine_options(precision),
         )
+        num_tokens = config.tokens_per_step(on_gpu=False)
+        self.model = model = load(config, lambda stage, progress: None)
         pool = BlockPool(model.info.num_blocks, model.info.block_size)
         self.scheduler = Scheduler(
             pool,
             max_num_seqs=defaults.max_num_seqs,
-            max_num_batched_tokens=defaults.max_num_batched_tokens,
+            max_num_batched_tokens=num_tokens,
             max_model_len=model.info.max_model_len,
             eos_token_ids=model.eos_token_ids,
         )
         pace = Pace(
             defaults.step_stretch,
             short_step_s=defaults.short_step_s,
-            max_num_batched_tokens=defaults.max_num_batched_tokens,
+            max_num_batched_tokens=num_tokens,
         )
         self._loop = EngineLoop(self.scheduler, model.runner, pool, pace)
         self.tokens: dict[str, list[int]] = {}

@@ -41,3 +41,15 @@ def test_settings_reach_the_engine_under_their_names() -> None:
     settings = {field.name for field in fields(Settings)} - {"speculative_model", "compile"}
     assert settings & set(EngineConfig.__struct_fields__) == told.keys()
     assert told == {name: getattr(config, name) for name in told}
+
+
+def test_a_step_has_as_many_tokens_as_its_device_is_good_for() -> None:
+    """What is said counts; what is not leaves room for each sequence."""
+
+    def tokens_per_step(**settings: int) -> list[int]:
+        config = engine_config(Settings(**settings), Path("model"), None, None)  # type: ignore[arg-type]
+        return [config.tokens_per_step(on_gpu=on_gpu) for on_gpu in (False, True)]
+
+    assert [256, 8192] == tokens_per_step()
+    assert [1000, 8192] == tokens_per_step(max_num_seqs=1000)
+    assert [99, 99] == tokens_per_step(max_num_batched_tokens=99)

@@ -15,7 +15,7 @@ from cyclopts import App, Token
 from cyclopts.argument import ArgumentCollection
 
 from streamwell.core.errors import InvalidRequest
-from streamwell.settings import COMPAT, Settings
+from streamwell.settings import COMPAT
 
 #: A value as that project has it to one of a flag of ours; `None` leaves the flag alone.
 #: Raises `ValueError` with what the value must be.
@@ -198,9 +198,6 @@ def fill_in(_app: App, commands: tuple[str, ...], arguments: ArgumentCollection)
     flags |= flags_of(os.environ)
     if any(argument.tokens for argument in arguments if argument.is_var_positional()):
         flags.pop("--model", None)
-    source, num_seqs = flags["--max-num-seqs"]
-    if int(num_seqs) > Settings().max_num_batched_tokens:  # a step has room for each of them
-        flags["--max-num-batched-tokens"] = (source, num_seqs)
     for flag, (source, value) in flags.items():
         if not named[flag].tokens:
             named[flag].append(Token(keyword=source, value=value, source=COMPAT))

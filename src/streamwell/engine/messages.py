@@ -18,6 +18,9 @@ from streamwell.engine.sequence import SequenceOutput
 DEFAULT_KV_CACHE_BYTES = 1 << 30
 #: A context longer than this is used only when asked for.
 DEFAULT_MAX_MODEL_LEN = 8192
+#: Tokens of a step on a CPU, and on a GPU, which takes about as long to be told of them as it takes
+#: to compute some thousand.
+DEFAULT_BATCHED_TOKENS, DEFAULT_BATCHED_TOKENS_GPU = 256, 8192
 
 
 class AddAdapter(msgspec.Struct, tag="add_adapter", frozen=True):
@@ -39,7 +42,8 @@ class EngineConfig(msgspec.Struct, tag="config", frozen=True, kw_only=True):
     dtype: str
     max_model_len: int | None
     max_num_seqs: int
-    max_num_batched_tokens: int
+    #: Tokens of one step; `None` is as many as the device is good for.
+    max_num_batched_tokens: int | None
     #: Bytes of KV cache; `None` lets the engine choose.
     kv_cache_bytes: int | None
     block_size: int
@@ -73,6 +77,11 @@ class EngineConfig(msgspec.Struct, tag="config", frozen=True, kw_only=True):
     trace_path: str | None = None
     #: Those that an engine before this one had.
     adapters: tuple[AddAdapter, ...] = ()
+
+    def tokens_per_step(self, *, on_gpu: bool) -> int:
+        """How many at most; no fewer than there are sequences."""
+        usual = DEFAULT_BATCHED_TOKENS_GPU if on_gpu else DEFAULT_BATCHED_TOKENS
+        return self.max_num_batched_tokens or max(usual, self.max_num_seqs)
 
     @property
     def num_speculative_tokens(self) -> int:

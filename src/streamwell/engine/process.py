@@ -71,11 +71,12 @@ def _make_loop(config: EngineConfig, model: LoadedModel) -> EngineLoop:
     from streamwell.engine.scheduler import Scheduler
     from streamwell.engine.trace import StepTrace
 
+    num_tokens = config.tokens_per_step(on_gpu=model.info.device.startswith("cuda"))
     pool = BlockPool(model.info.num_blocks, model.info.block_size)
     scheduler = Scheduler(
         pool,
         max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
+        max_num_batched_tokens=num_tokens,
         max_model_len=model.info.max_model_len,
         eos_token_ids=model.eos_token_ids,
         max_input_len=model.info.max_input_len or 0,
@@ -85,7 +86,7 @@ def _make_loop(config: EngineConfig, model: LoadedModel) -> EngineLoop:
     pace = Pace(
         config.step_stretch,
         short_step_s=config.short_step_s,
-        max_num_batched_tokens=config.max_num_batched_tokens,
+        max_num_batched_tokens=num_tokens,
     )
     drafter = model.drafter or (NgramDrafter() if config.speculative_ngram else None)
     start_ids, adapters = model.info.start_ids, model.adapters

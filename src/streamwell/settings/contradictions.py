@@ -87,7 +87,7 @@ def _of_models(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _of_engine(settings: Settings) -> Iterator[tuple[str, str]]:
-    if settings.max_num_batched_tokens < settings.max_num_seqs:
+    if (settings.max_num_batched_tokens or settings.max_num_seqs) < settings.max_num_seqs:
         yield "max_num_batched_tokens", "--max-num-batched-tokens is less than --max-num-seqs"
     if settings.trace is not None and settings.engine == "scripted":
         yield "trace", "--trace is of a model's engine, which --engine scripted is not"

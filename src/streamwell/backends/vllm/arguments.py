@@ -72,4 +72,4 @@ def _num_batched_tokens(config: EngineConfig, max_model_len: int, *, is_cpu: boo
     Between chunks vLLM 0.32 turns the random numbers of a sampled request back, which PyTorch can
     do on GPUs only: on a CPU the engine dies of it.
     """
-    return max(config.max_num_batched_tokens, max_model_len if is_cpu else 0)
+    return max(config.tokens_per_step(on_gpu=not is_cpu), max_model_len if is_cpu else 0)
