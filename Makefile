@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 
-.PHONY: help install serve chat docs reference screenshots test test-fast test-web test-bench test-docker test-kubernetes test-peers test-vllm test-ray chaos chaos-ray check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 train-brooklet-sailor eval-brooklet-sailor clean
+.PHONY: help install serve chat docs reference screenshots test test-fast test-web test-bench test-gpu test-docker test-kubernetes test-peers test-vllm test-ray chaos chaos-ray check format bench stress bench-peers-install train-brooklet eval-brooklet train-brooklet-t5 eval-brooklet-t5 train-brooklet-sailor eval-brooklet-sailor clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -37,6 +37,9 @@ chat: install ## Talk to the built-in model in the terminal.
 # files go to two processes as they come, in order: those of a folder share servers, or a browser
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
+# the kernels of GPUs are run by Triton's interpreter, which it learns when it is imported
+test test-fast: export TRITON_INTERPRET := 1
+
 test: $(VENV)/.dev ## Run all tests, but the long ones of `make chaos`.
 	$(BIN)/python -m pytest $(WORKERS) -m "not chaos and not bench and not apart"
 
@@ -49,6 +52,11 @@ SLOW_FOLDERS := e2e web chaos ray_serve
 test-fast: $(VENV)/.dev ## Run the tests that start no process and load no model.
 	# two processes fill two processors: threads of theirs would wait for each other
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS) -m "not slow" $(addprefix --ignore=tests/,$(SLOW_FOLDERS))
+
+GPU_TESTS := $(addprefix tests/golden/test_,greedy.py zoo.py seq2seq.py prefix_hits.py adapters.py guesses.py)
+
+test-gpu: ## Run the tests of tokens and logits on an NVIDIA GPU, with the packages of $(PYTHON).
+	STREAMWELL_TEST_DEVICE=cuda PYTHONPATH=src $(PYTHON) -m pytest $(GPU_TESTS) -k "torch or transformers"
 
 test-peers: $(VENV)/.bench ## Install the peers, and compare with each of them at small sizes (6 GB, long).
 	$(BIN)/python -m pytest -m apart tests/docs/test_guide_peers.py

@@ -44,7 +44,7 @@ def main() -> None:
     folder = brooklet_path() if is_brooklet else model_folder(arguments.model)
     print(f"{'path':24}{'cases':>8}{'differ':>8}{'preempted':>12}{'found in cache':>16}")
     for name in arguments.paths:
-        model = _load(folder, *PATHS[name])
+        model = _load(folder, arguments.device, *PATHS[name])
         rng = Random(arguments.seed)
         cases = differences = preemptions = hits = 0
         while cases < arguments.cases:
@@ -63,15 +63,16 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.invariance", description=__doc__)
     parser.add_argument("--model", default="brooklet", help="`brooklet`, or one of bench.models")
     parser.add_argument("--paths", nargs="+", default=list(PATHS), choices=list(PATHS))
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
 
-def _load(folder: Path, model_impl: str, dtype: str, quantization: str) -> LoadedModel:
+def _load(folder: Path, device: str, model_impl: str, dtype: str, quantization: str) -> LoadedModel:
     config = EngineConfig(
         model_path=str(folder),
-        device="cpu",
+        device=device,
         dtype=dtype,
         max_model_len=MAX_MODEL_LEN,
         max_num_seqs=MAX_NUM_SEQS,

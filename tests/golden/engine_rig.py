@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -21,6 +22,8 @@ from streamwell.engine.messages import Add, EngineConfig
 from streamwell.engine.native import BLOCK_SIZE as NATIVE_BLOCK_SIZE
 from streamwell.engine.scheduler import Scheduler
 
+#: `make test-gpu` sets it.
+DEVICE = os.environ.get("STREAMWELL_TEST_DEVICE", "cpu")
 MAX_MODEL_LEN, MAX_NUM_SEQS = 64, 8
 #: Small, so that a sequence has many; the native helper has its own size.
 BLOCK_SIZE = 4
@@ -45,7 +48,7 @@ def load_model(
     fitting = NATIVE_BLOCK_SIZE if model_impl == "native" else BLOCK_SIZE
     config = EngineConfig(
         model_path=str(folder),
-        device="cpu",
+        device=DEVICE,
         dtype=dtype,
         max_model_len=MAX_MODEL_LEN,
         max_num_seqs=MAX_NUM_SEQS,
@@ -103,7 +106,7 @@ class EngineRig:
             model.runner,
             self.pool,
             start_ids=model.info.start_ids,
-            drafter=model.drafter or NgramDrafter(),
+            drafter=model.drafter or (NgramDrafter() if speculative_ngram else None),
             adapters=model.adapters,
         )
 

@@ -71,7 +71,7 @@ def logits_of(model: LoadedModel, prompt_ids: tuple[int, ...]) -> torch.Tensor:
     sequence.block_ids = list(range(1, len(prompt_ids) // model.info.block_size + 2))
     chunk = Chunk(sequence, 0, len(prompt_ids))
     with torch.inference_mode():
-        return model.runner.model.forward([chunk], list(range(len(prompt_ids)))).clone()
+        return model.runner.model.forward([chunk], list(range(len(prompt_ids)))).clone().cpu()
 
 
 @pytest.mark.parametrize(("name", "model_impl"), CASES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Ordered
+from dataclasses import dataclass
 
 from streamwell.core.types import SamplingParams
 from streamwell.engine.block_pool import BlockPool
@@ -42,13 +43,27 @@ def with_encoder(
     return seq
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A step that was computed when it was launched."""
+
+    results: Mapping[str, tuple[Sampled, ...]]
+
+    def wait(self) -> Mapping[str, tuple[Sampled, ...]]:
+        return self.results
+
+
 class Runner:
     """Samples the same token everywhere."""
 
     vocab_size = 100
+    runs_ahead = False
 
-    def run(self, step: Step) -> Mapping[str, tuple[Sampled, ...]]:
-        return {chunk.seq.request_id: (Sampled(OTHER),) for chunk in step.chunks}
+    def launch(self, step: Step) -> Done:
+        return Done({chunk.seq.request_id: (Sampled(OTHER),) for chunk in step.chunks})
+
+    def launch_next(self, step: Step) -> Done:
+        raise NotImplementedError
 
 
 class Bench:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scheduler_bench import EOS, OTHER, Bench, with_prompt
+from scheduler_bench import EOS, OTHER, Bench, Done, with_prompt
 
 from streamwell.core.types import FinishReason, GenerateRequest, SamplingParams
 from streamwell.engine.draft_cost import DraftCost
@@ -238,13 +238,17 @@ class Repeating:
     """A runner whose model says one token for ever; notes how much was guessed per step."""
 
     vocab_size = 300
+    runs_ahead = False
 
     def __init__(self) -> None:
         self.num_drafts: list[int] = []
 
-    def run(self, step: Step) -> dict[str, tuple[Sampled, ...]]:
+    def launch(self, step: Step) -> Done:
         self.num_drafts.append(sum(len(chunk.draft_ids) for chunk in step.chunks))
-        return {c.seq.request_id: (Sampled(OTHER),) * c.num_sampled for c in step.chunks}
+        return Done({c.seq.request_id: (Sampled(OTHER),) * c.num_sampled for c in step.chunks})
+
+    def launch_next(self, step: Step) -> Done:
+        raise NotImplementedError
 
 
 def test_an_engine_first_times_a_step_without_guesses() -> None:

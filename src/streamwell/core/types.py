@@ -48,6 +48,11 @@ class SamplingParams:
         has_additive = bool(self.presence_penalty or self.frequency_penalty)
         return has_additive or self.repetition_penalty != 1.0
 
+    @property
+    def is_cut(self) -> bool:
+        """Only some of the likeliest tokens can be drawn."""
+        return self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateRequest:

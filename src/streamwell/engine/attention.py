@@ -44,6 +44,7 @@ class PagedCache:
         device: torch.device,
     ) -> None:
         self.block_size = block_size
+        self.device = device
         slots = (num_blocks + 1) * block_size
         self.keys = [zeros((slots, s.num_kv_heads, s.key_dim), dtype, device) for s in shapes]
         self.values = [zeros((slots, s.num_kv_heads, s.value_dim), dtype, device) for s in shapes]

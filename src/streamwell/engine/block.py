@@ -18,8 +18,9 @@ from streamwell.engine.attention import Attention, LayerShape
 from streamwell.engine.families import DecoderSpec
 from streamwell.engine.feed_forward import make_feed_forward
 from streamwell.engine.linear import Adapted, LinearMaker
+from streamwell.engine.operations import IN_PYTORCH, Operations
 from streamwell.engine.quantization import head_quantization, rounded
-from streamwell.engine.rotary import Rotary, Turns, rotate
+from streamwell.engine.rotary import Rotary, Turns
 
 Weights = Mapping[str, torch.Tensor]
 Norm = Callable[[torch.Tensor], torch.Tensor]
@@ -29,7 +30,13 @@ class Block:
     """One layer: norm, fused q/k/v, rotary, attention, output, norm, feed-forward layer."""
 
     def __init__(
-        self, spec: DecoderSpec, layer: int, weights: Weights, quantization: str, halves: Halves
+        self,
+        spec: DecoderSpec,
+        layer: int,
+        weights: Weights,
+        quantization: str,
+        halves: Halves,
+        operations: Operations,
     ) -> None:
         prefix = f"model.layers.{layer}."
         attention = f"{prefix}self_attn."
@@ -41,7 +48,8 @@ class Block:
         linear = LinearMaker(weights, quantization, may_pack=halves.may_pack)
         self._qkv = linear(*(f"{attention}{name}_proj" for name in "qkv"))
         self._out = linear(f"{attention}o_proj")
-        self._feed_forward = make_feed_forward(spec, layer, linear)
+        self._feed_forward = make_feed_forward(spec, layer, linear, operations)
+        self._rotate = operations.rotate
 
         def norm(name: str, placements: tuple[str, ...]) -> Norm:
             if spec.norm_placement not in placements:
@@ -86,7 +94,7 @@ class Block:
         if self._qk_norm is not None:
             both = self._qk_norm(both)
         if turns is not None:
-            both = rotate(both, *turns)
+            both = self._rotate(both, *turns)
         return both[:, : -self._num_kv_heads], both[:, -self._num_kv_heads :], value
 
     def after(
@@ -125,6 +133,7 @@ class LeanDecoder:
         weights: Weights,
         quantization: str = "none",
         halves: Halves = EAGER,
+        operations: Operations = IN_PYTORCH,
         *,
         max_positions: int | None = None,
     ) -> None:
@@ -146,7 +155,8 @@ class LeanDecoder:
         num_positions = max_positions or spec.max_position_embeddings
         self._rotary = Rotary(spec, num_positions, self.dtype, self.device)
         self._blocks = [
-            Block(spec, layer, weights, quantization, halves) for layer in range(spec.num_layers)
+            Block(spec, layer, weights, quantization, halves, operations)
+            for layer in range(spec.num_layers)
         ]
         self._norm = make_norm(spec, weights, "model.norm")
         head = "model.embed_tokens" if spec.tie_word_embeddings else "lm_head"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Protocol
 
 import torch
-from torch.nn import functional
 
 from streamwell.engine.families import DecoderSpec, Experts
-from streamwell.engine.linear import AdaptableLinear, Adapted, Linear, LinearMaker
+from streamwell.engine.linear import AdaptableLinear, Adapted, LinearMaker
+from streamwell.engine.operations import ACTIVATIONS, IN_PYTORCH, Activation, Operations
 
 
 class FeedForward(Protocol):
@@ -20,46 +19,35 @@ class FeedForward(Protocol):
         ...
 
 
-_ACTIVATIONS: dict[str, Linear] = {
-    "silu": functional.silu,
-    "gelu": functional.gelu,
-    "gelu_tanh": functools.partial(functional.gelu, approximate="tanh"),
-}
-
-
-def make_feed_forward(spec: DecoderSpec, layer: int, make_linear: LinearMaker) -> FeedForward:
+def make_feed_forward(
+    spec: DecoderSpec, layer: int, make_linear: LinearMaker, operations: Operations = IN_PYTORCH
+) -> FeedForward:
     """The feed-forward layer of a block; `make_linear` takes names of weights."""
     name = f"model.layers.{layer}.mlp."
     experts = spec.experts_of(layer)
     if experts is not None:
-        return _Mixture(spec, experts, name, make_linear)
-    return _dense(spec, name, make_linear)
+        return _Mixture(spec, experts, name, make_linear, operations)
+    return _dense(spec, name, make_linear, operations)
 
 
-def _dense(spec: DecoderSpec, name: str, make_linear: LinearMaker) -> FeedForward:
-    activation = _ACTIVATIONS[spec.activation]
+def _dense(
+    spec: DecoderSpec, name: str, make_linear: LinearMaker, operations: Operations
+) -> FeedForward:
     down = make_linear(f"{name}down_proj")
     if not spec.is_gated:
-        return _Plain(make_linear(f"{name}up_proj"), activation, down)
+        return _Dense(make_linear(f"{name}up_proj"), ACTIVATIONS[spec.activation], down)
     gate_up = make_linear(f"{name}gate_proj", f"{name}up_proj")
-    return _Gated(gate_up, activation, down)
+    return _Dense(gate_up, operations.gate(spec.activation), down)
 
 
-class _Plain:
-    def __init__(self, up: AdaptableLinear, activation: Linear, down: AdaptableLinear) -> None:
+class _Dense:
+    """Up, through an activation or a gate, and down."""
+
+    def __init__(self, up: AdaptableLinear, activation: Activation, down: AdaptableLinear) -> None:
         self._up, self._activation, self._down = up, activation, down
 
     def __call__(self, x: torch.Tensor, adapted: Adapted | None = None) -> torch.Tensor:
         return self._down(self._activation(self._up(x, adapted)), adapted)
-
-
-class _Gated:
-    def __init__(self, gate_up: AdaptableLinear, activation: Linear, down: AdaptableLinear) -> None:
-        self._gate_up, self._activation, self._down = gate_up, activation, down
-
-    def __call__(self, x: torch.Tensor, adapted: Adapted | None = None) -> torch.Tensor:
-        gate, up = self._gate_up(x, adapted).chunk(2, -1)
-        return self._down(self._activation(gate) * up, adapted)
 
 
 class _Mixture:
@@ -69,16 +57,22 @@ class _Mixture:
     """
 
     def __init__(
-        self, spec: DecoderSpec, experts: Experts, name: str, make_linear: LinearMaker
+        self,
+        spec: DecoderSpec,
+        experts: Experts,
+        name: str,
+        make_linear: LinearMaker,
+        operations: Operations,
     ) -> None:
         self._num_per_token, self._sums_to_one = experts.num_per_token, experts.sums_to_one
         self._router = make_linear(f"{name}gate", may_round=False)
         self._experts = [
-            _dense(spec, f"{name}experts.{index}.", make_linear) for index in range(experts.count)
+            _dense(spec, f"{name}experts.{index}.", make_linear, operations)
+            for index in range(experts.count)
         ]
         self._shared: FeedForward | None = None
         if experts.has_shared:
-            self._shared = _dense(spec, f"{name}shared_expert.", make_linear)
+            self._shared = _dense(spec, f"{name}shared_expert.", make_linear, operations)
             self._shared_gate = make_linear(f"{name}shared_expert_gate", may_round=False)
 
     def __call__(self, x: torch.Tensor, adapted: Adapted | None = None) -> torch.Tensor:

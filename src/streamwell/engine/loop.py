@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from streamwell.core.engine_state import EngineStats
@@ -27,12 +28,23 @@ from streamwell.engine.sequence import Sampled, Sequence, SequenceOutput, Step
 from streamwell.engine.trace import StepTrace
 
 
+class Launched(Protocol):
+    """`model_runner.Launched`, where it is described."""
+
+    def wait(self) -> Mapping[str, tuple[Sampled, ...]]: ...
+
+
 class Runner(Protocol):
-    """Computes a step; `model_runner.ModelRunner`, or a stand-in in scheduler tests."""
+    """Computes steps; `model_runner.ModelRunner`, or a stand-in in scheduler tests."""
 
     vocab_size: int
 
-    def run(self, step: Step) -> Mapping[str, tuple[Sampled, ...]]: ...
+    @property
+    def runs_ahead(self) -> bool: ...
+
+    def launch(self, step: Step) -> Launched: ...
+
+    def launch_next(self, step: Step) -> Launched: ...
 
 
 class Adapters(Protocol):
@@ -43,6 +55,15 @@ class Adapters(Protocol):
     def remove(self, name: str) -> int | None: ...
 
     def number_of(self, name: str) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A step that was launched."""
+
+    step: Step
+    launched: Launched
+    started_s: float
 
 
 class EngineLoop:
@@ -75,6 +96,9 @@ class EngineLoop:
         self._adapters = adapters
         self._draft_cost = draft_cost
         self._trace = trace
+        #: Launched already, and when the last one was there.
+        self._ahead: _Running | None = None
+        self._waited_s = 0.0
 
     @property
     def has_work(self) -> bool:
@@ -94,30 +118,59 @@ class EngineLoop:
         return None
 
     def step(self) -> list[SequenceOutput]:
-        """One step: what every sequence got, and the refusals since the last one."""
+        """One step: what every sequence got, and the refusals since the last one.
+
+        Where the runner can, the next one is launched before this one is waited for.
+        """
         outputs, self._refused = self._refused, []
+        running = self._ahead or self._launch()
+        if running is None:
+            return outputs
+        self._ahead = self._launch_next(running.step)
+        results = running.launched.wait()
+        now = time.perf_counter()
+        seconds = now - max(running.started_s, self._waited_s)
+        self._waited_s = now
+        step = running.step
+        self._pace.observe(step.num_decodes, step.num_prefill_tokens, seconds, is_free=step.resumes)
+        if self._draft_cost is not None:
+            self._draft_cost.observe(step, seconds)
+        outputs += self._scheduler.apply(results, step)
+        self._num_steps += 1
+        if not self._scheduler.has_work:
+            self._ahead = None  # it computes for nobody
+        return outputs
+
+    def _launch(self) -> _Running | None:
+        """Plan a step and launch it, if there is anything to do."""
         least_chance = self._draft_cost.least_chance if self._draft_cost else LEAST_CHANCE
         limit = self._pace.prefill_limit(self._scheduler.demand)
         step = self._scheduler.schedule(limit, least_chance)
-        if step is not None:
-            if self._trace is not None:
-                self._trace.write(step, self._scheduler.waiting_ids)
-            started = time.perf_counter()
-            for chunk in step.chunks:
-                if chunk.seq.queue_s is None:
-                    chunk.seq.queue_s = started - chunk.seq.added_s
-            if self._drafter is not None:
-                step = self._drafter.fill(step)
-            results = self._runner.run(step)
-            seconds = time.perf_counter() - started
-            self._pace.observe(
-                step.num_decodes, step.num_prefill_tokens, seconds, is_free=step.resumes
-            )
-            if self._draft_cost is not None:
-                self._draft_cost.observe(step, seconds)
-            outputs += self._scheduler.apply(results, step)
-            self._num_steps += 1
-        return outputs
+        if step is None:
+            return None
+        self._write(step)
+        started_s = time.perf_counter()
+        for chunk in step.chunks:
+            if chunk.seq.queue_s is None:
+                chunk.seq.queue_s = started_s - chunk.seq.added_s
+        if self._drafter is not None:
+            step = self._drafter.fill(step)
+        return _Running(step, self._runner.launch(step), started_s)
+
+    def _launch_next(self, step: Step) -> _Running | None:
+        """Launch what follows a step whose results are still to come, if that can be."""
+        if not self._runner.runs_ahead or self._drafter is not None:
+            return None
+        following = self._scheduler.schedule_next(step)
+        if following is None:
+            return None
+        self._write(following)
+        started_s = time.perf_counter()
+        return _Running(following, self._runner.launch_next(following), started_s)
+
+    def _write(self, step: Step) -> None:
+        if self._trace is not None:
+            self._trace.write(step, self._scheduler.waiting_ids)
 
     def stats(self) -> EngineStats:
         return EngineStats(

@@ -21,6 +21,7 @@ from streamwell.engine.families import (
     check_shapes,
     with_saved_head,
 )
+from streamwell.engine.kernel_choice import Kernels, choose_kernels
 from streamwell.engine.lora.folder import Base
 from streamwell.engine.lora.fused import fuse
 from streamwell.engine.lora.layers import adaptable_layers
@@ -35,6 +36,7 @@ from streamwell.engine.native_choice import (
     run_by,
     warnings_without,
 )
+from streamwell.engine.operations import IN_PYTORCH
 from streamwell.engine.placement import PlacedWeights
 from streamwell.engine.quantization import in_effect
 from streamwell.engine.saved_weights import kept_in_all
@@ -69,13 +71,15 @@ def own_decoder(plan: Plan, spec: DecoderSpec) -> Assembled:
             quantization=_quantization(plan, weights),
             adapters=model.adapters,
         )
-    decoder = _lean_decoder(plan, spec, PlacedWeights(weights, plan.device, plan.dtype))
-    torch_model, told = _torch_model(plan, spec, decoder, base(decoder.dtype))
+    kernels, missing = choose_kernels(plan.device, plan.dtype, spec, plan.config.block_size)
+    placed = PlacedWeights(weights, plan.device, plan.dtype)
+    decoder = _lean_decoder(plan, spec, placed, kernels)
+    torch_model, told = _torch_model(plan, spec, decoder, base(decoder.dtype), kernels)
     return Assembled(
         model=torch_model,
         implementation="torch",
         quantization=_quantization(plan, weights),
-        warnings=(*warnings, *told),
+        warnings=(*warnings, *missing, *told),
         adapters=torch_model.adapters,
     )
 
@@ -134,37 +138,45 @@ def _native_decoder(
 
 
 def _torch_model(
-    plan: Plan, spec: DecoderSpec, decoder: LeanDecoder, base: Base
+    plan: Plan, spec: DecoderSpec, decoder: LeanDecoder, base: Base, kernels: Kernels | None
 ) -> tuple[TorchModel, tuple[str, ...]]:
     """With its adapters and what is recorded of it; and what is to be said."""
     fused = functools.partial(fuse, base.layers, dtype=decoder.dtype, device=decoder.device)
-    recording, told = _recording(plan, spec, decoder)
     adapters = adapter_table(plan.config, base, fused)
-    return TorchModel(decoder, plan.config.block_size, adapters, recording), told
+    size = plan.config.block_size
+    if kernels is None:
+        return TorchModel(decoder, size, adapters), ()
+    recording, told = _recording(plan, spec, decoder, kernels.lay_out_decodes)
+    return TorchModel(decoder, size, adapters, kernels.lay_out, recording), told
 
 
 def _recording(
-    plan: Plan, spec: DecoderSpec, decoder: LeanDecoder
+    plan: Plan, spec: DecoderSpec, decoder: LeanDecoder, lay_out: decode_graphs.LayOutDecodes
 ) -> tuple[decode_graphs.Recording | None, tuple[str, ...]]:
     """What is recorded of steps, if anything shall and can; and what is to be said."""
     # which experts compute is decided on the host, in the midst of a step
-    if not plan.config.cuda_graphs or decoder.device.type != "cuda" or spec.experts is not None:
+    if not plan.config.cuda_graphs or spec.experts is not None:
         return None, ()
     trial, record = (decode_graphs.CudaRecorder(decoder.device) for _ in range(2))
-    if decode_graphs.work(decoder, plan.config.block_size, trial):
-        return decode_graphs.Recording(record, plan.config.max_num_seqs, plan.max_model_len), ()
+    if decode_graphs.work(decoder, plan.config.block_size, trial, lay_out):
+        num_seqs = plan.config.max_num_seqs
+        return decode_graphs.Recording(record, lay_out, num_seqs, plan.max_model_len), ()
     return None, ("CUDA graphs do not work here: decoding is slower than it could be",)
 
 
 @torch.inference_mode()
-def _lean_decoder(plan: Plan, spec: DecoderSpec, weights: PlacedWeights) -> LeanDecoder:
+def _lean_decoder(
+    plan: Plan, spec: DecoderSpec, weights: PlacedWeights, kernels: Kernels | None
+) -> LeanDecoder:
     config = plan.config
     if config.compile and spec.experts is not None:
         raise LoadError("--compile does not work with mixtures of experts")
     plan.check_cache(2 * spec.num_layers * spec.num_kv_heads * spec.head_dim * plan.dtype.itemsize)
     halves = compiled_halves(weights["model.norm.weight"].device) if config.compile else EAGER
+    # the compiler puts them together by itself
+    operations = IN_PYTORCH if kernels is None or config.compile else kernels.operations
     decoder = LeanDecoder(
-        spec, weights, config.quantization, halves, max_positions=plan.max_model_len
+        spec, weights, config.quantization, halves, operations, max_positions=plan.max_model_len
     )
     if config.compile:
         plan.report("compiling", 0.9)

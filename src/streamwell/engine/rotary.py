@@ -73,9 +73,3 @@ def _table(
     cos, sin = waves(rope, head_dim, num_positions)
     tables = torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
     return tables[0].to(device, dtype), tables[1].to(device, dtype)
-
-
-def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Turn `[num_tokens, heads, head_dim]` queries or keys."""
-    halves_swapped = x.roll(x.shape[-1] // 2, -1)
-    return torch.addcmul(x * cos, halves_swapped, sin)

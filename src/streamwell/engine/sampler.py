@@ -15,6 +15,7 @@ from torch.nn.functional import pad
 
 from streamwell.core.types import SamplingParams
 from streamwell.engine.sequence import Sampled, Sequence
+from streamwell.engine.transfer import Arrival, to_device
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
@@ -44,6 +45,23 @@ def _mix64(value: int) -> int:
     return value ^ (value >> 31)
 
 
+class Drawn:
+    """Tokens that have been chosen, or will be when the device gets to it."""
+
+    def __init__(self, token_ids: torch.Tensor) -> None:
+        """`[rows]` int64; -1 where the logits are not finite."""
+        #: Where the logits are.
+        self.token_ids = token_ids
+        self._arrival = Arrival(token_ids)
+
+    def sampled(self) -> list[Sampled]:
+        """Each row's token, or why there is none; waits for the device."""
+        return [
+            Sampled(token_id) if token_id >= 0 else Sampled(-1, "the logits are not finite")
+            for token_id in self._arrival.wait().tolist()
+        ]
+
+
 class Sampler:
     """Turns logits into token ids."""
 
@@ -56,40 +74,56 @@ class Sampler:
         seqs: list[Sequence],
         guesses: list[tuple[int, ...]] | None = None,
     ) -> list[Sampled]:
+        """Choose one token per row, as `draw` does, and wait for them."""
+        return self.draw(logits, seqs, guesses).sampled()
+
+    def draw(
+        self,
+        logits: torch.Tensor,
+        seqs: list[Sequence],
+        guesses: list[tuple[int, ...]] | None = None,
+        *,
+        num_unknown: int = 0,
+    ) -> Drawn:
         """Choose one token per row; a row that cannot be sampled fails alone.
+
+        The host waits for the device only where a row's tokens are cut.
 
         Args:
             logits: `[len(seqs), vocab_size]`, float; float32 logits may be changed in place.
             seqs: the sequence of each row.
             guesses: the guessed tokens between each sequence and the token of its row; none if not
                 given.
+            num_unknown: how many tokens of each sequence are there that nobody knows yet; only for
+                sequences whose next token does not depend on them but through the logits.
         """
         logits = logits.float()
         guesses = guesses or [()] * len(seqs)
         indices = [
-            seq.num_completion_tokens + len(guessed)
+            seq.num_completion_tokens + num_unknown + len(guessed)
             for seq, guessed in zip(seqs, guesses, strict=True)
         ]
         for row, (seq, guessed) in enumerate(zip(seqs, guesses, strict=True)):
-            self._edit(logits, row, seq, guessed)
-        token_ids, is_finite = _best(logits)
-        rows = [
-            row
-            for row, seq in enumerate(seqs)
-            if is_finite[row] and seq.sampling.temperature >= MIN_TEMPERATURE
-        ]
+            self._edit(logits, row, seq, guessed, indices[row])
+        token_ids = _best(logits)
+        rows = [row for row, seq in enumerate(seqs) if seq.sampling.temperature >= MIN_TEMPERATURE]
+        if logits.is_cpu:  # elsewhere it is not known yet, and they are drawn for nothing
+            rows = [row for row in rows if token_ids[row] >= 0]
         if rows:
             params = [seqs[row].sampling for row in rows]
             drawn = _draw(_some(logits, rows), params, [indices[row] for row in rows])
-            for row, token_id in zip(rows, drawn, strict=True):
-                token_ids[row] = token_id
-        return [
-            Sampled(token_id) if ok else Sampled(-1, "the logits are not finite")
-            for token_id, ok in zip(token_ids, is_finite, strict=True)
-        ]
+            if logits.is_cuda:
+                drawn = drawn.where(_some(token_ids, rows) >= 0, -1)
+            token_ids = _with_some(token_ids, rows, drawn)
+        return Drawn(token_ids)
 
     def _edit(
-        self, logits: torch.Tensor, row: int, seq: Sequence, guessed: tuple[int, ...]
+        self,
+        logits: torch.Tensor,
+        row: int,
+        seq: Sequence,
+        guessed: tuple[int, ...],
+        index: int,
     ) -> None:
         """Apply bias, penalties and `min_tokens` to the row of the next token, in place.
 
@@ -101,7 +135,7 @@ class Sampler:
             logits[row, list(ids)] += torch.tensor(biases, device=logits.device)
         if params.has_penalties:
             _penalise(logits[row], params, seq.token_counts(guessed))
-        if seq.num_completion_tokens + len(guessed) < params.min_tokens:
+        if index < params.min_tokens:
             ends = sorted({*self._eos_token_ids, *params.stop_token_ids})
             logits[row, ends] = float("-inf")
 
@@ -119,42 +153,55 @@ def _penalise(logits: torch.Tensor, params: SamplingParams, counts: dict[int, in
     logits[ids] = scores
 
 
-def _best(logits: torch.Tensor) -> tuple[list[int], list[bool]]:
-    """Each row's likeliest token, and whether it can be sampled from."""
+def _best(logits: torch.Tensor) -> torch.Tensor:
+    """Each row's likeliest token, `[rows]` int64; -1 if it cannot be sampled from."""
     if logits.is_cpu:  # NumPy's search is eight times as fast as PyTorch's
         scores = logits.numpy()
         best = scores.argmax(-1)
         peaks = scores[np.arange(len(best)), best]  # of a row with a NaN, that
-        return best.tolist(), np.isfinite(peaks).tolist()
+        return torch.from_numpy(np.where(np.isfinite(peaks), best, -1))
     token_ids = logits.argmax(-1)
     peaks = logits.gather(1, token_ids[:, None])[:, 0]
-    return token_ids.tolist(), torch.isfinite(peaks).tolist()
+    return token_ids.where(peaks.isfinite(), -1)
 
 
 def _some(tensor: torch.Tensor, rows: list[int]) -> torch.Tensor:
     """These rows, in ascending order; nothing is copied if they are all."""
-    return tensor if len(rows) == len(tensor) else tensor[rows]
+    return tensor if len(rows) == len(tensor) else tensor[_places(rows, tensor)]
 
 
-def _draw(logits: torch.Tensor, params: list[SamplingParams], indices: list[int]) -> list[int]:
+def _with_some(tensor: torch.Tensor, rows: list[int], values: torch.Tensor) -> torch.Tensor:
+    """With other values in these rows."""
+    if len(rows) == len(tensor):
+        return values
+    return tensor.index_copy(0, _places(rows, tensor), values)
+
+
+def _places(rows: list[int], like: torch.Tensor) -> torch.Tensor:
+    return to_device(torch.tensor(rows), like.device)
+
+
+def _draw(logits: torch.Tensor, params: list[SamplingParams], indices: list[int]) -> torch.Tensor:
     """Draw the `index`-th token of its run per row of `[rows, vocab_size]` float32 logits."""
     numbers = [uniform(p.seed, index) for p, index in zip(params, indices, strict=True)]
     draws = _column(numbers, logits)
-    is_cut = [p.top_k > 0 or p.top_p < 1.0 or p.min_p > 0.0 for p in params]
+    is_cut = [p.is_cut for p in params]
     # rows that need no cut are cut nowhere: a cut puts tokens in order, which changes which one a
     # draw means, so a row goes through it exactly if its own parameters say so, whoever its
     # neighbours are
-    token_ids = [0] * len(params)
+    token_ids = torch.empty(len(params), dtype=torch.int64, device=logits.device)
     for cut, draw in ((False, _draw_all), (True, _draw_cut)):
         rows = [row for row, flag in enumerate(is_cut) if flag is cut]
         if rows:
-            drawn = draw(_some(logits, rows), draws[rows], [params[row] for row in rows])
-            for row, token_id in zip(rows, drawn, strict=True):
-                token_ids[row] = token_id
+            some = [params[row] for row in rows]
+            drawn = draw(_some(logits, rows), _some(draws, rows), some)
+            token_ids = _with_some(token_ids, rows, drawn)
     return token_ids
 
 
-def _draw_all(logits: torch.Tensor, draws: torch.Tensor, params: list[SamplingParams]) -> list[int]:
+def _draw_all(
+    logits: torch.Tensor, draws: torch.Tensor, params: list[SamplingParams]
+) -> torch.Tensor:
     """Draw from the whole vocabulary: a block of tokens, and then one of those."""
     probs = _probabilities(logits, params)
     if missing := -probs.shape[-1] % _BLOCK:
@@ -166,10 +213,12 @@ def _draw_all(logits: torch.Tensor, draws: torch.Tensor, params: list[SamplingPa
     before = torch.where(block > 0, sums.gather(1, (block - 1).clamp_(min=0)), 0.0)
     inside = blocks.gather(1, block[:, :, None].expand(-1, -1, _BLOCK))[:, 0]
     place = _find(inside.double().cumsum(-1), wanted - before)
-    return _integers(block * _BLOCK + place)
+    return (block * _BLOCK + place)[:, 0]
 
 
-def _draw_cut(logits: torch.Tensor, draws: torch.Tensor, params: list[SamplingParams]) -> list[int]:
+def _draw_cut(
+    logits: torch.Tensor, draws: torch.Tensor, params: list[SamplingParams]
+) -> torch.Tensor:
     """Draw after top-k, top-p and min-p, each on what the one before it left.
 
     Putting a whole vocabulary in order takes longer than many a model's step. So a row's likeliest
@@ -179,12 +228,12 @@ def _draw_cut(logits: torch.Tensor, draws: torch.Tensor, params: list[SamplingPa
     rows, count = list(range(len(params))), _LIKELIEST
     while rows:
         some = [params[row] for row in rows]
-        drawn, is_enough = _draw_likeliest(_some(logits, rows), draws[rows], some, count)
+        drawn, is_enough = _draw_likeliest(_some(logits, rows), _some(draws, rows), some, count)
         for row, token_id in zip(rows, drawn, strict=True):
             token_ids[row] = token_id
         rows = [row for row, enough in zip(rows, is_enough, strict=True) if not enough]
         count *= _MORE
-    return token_ids
+    return torch.tensor(token_ids, device=logits.device)
 
 
 def _draw_likeliest(
@@ -209,7 +258,7 @@ def _draw_likeliest(
     sums = (probs * keep).double().cumsum(-1)
     picked = token_ids.gather(1, _find(sums, draws * sums[:, -1:]))
     is_enough[rows] |= ~keep[rows, -1]
-    return _integers(picked), is_enough.tolist()
+    return picked[:, 0].tolist(), is_enough.tolist()
 
 
 def _in_order(logits: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -232,13 +281,10 @@ def _probabilities(logits: torch.Tensor, params: list[SamplingParams]) -> torch.
 def _find(sums: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     """Where running sums pass what is wanted, `[rows, 1]`, and no later than they end to grow."""
     last = torch.searchsorted(sums, sums[:, -1:].contiguous())
-    return torch.searchsorted(sums, wanted, right=True).minimum(last)
-
-
-def _integers(column: torch.Tensor) -> list[int]:
-    return [int(value) for value in column[:, 0].tolist()]
+    found = torch.searchsorted(sums, wanted, right=True).minimum(last)
+    return found.clamp_(max=sums.shape[-1] - 1)  # of what is not finite, too
 
 
 def _column(values: list[float] | list[int], like: torch.Tensor) -> torch.Tensor:
     """One value per row, `[rows, 1]`, in double: the draws need all of its bits."""
-    return torch.tensor(values, dtype=torch.float64, device=like.device)[:, None]
+    return to_device(torch.tensor(values, dtype=torch.float64), like.device)[:, None]

@@ -30,6 +30,7 @@ from streamwell.engine.block_pool import BlockPool
 from streamwell.engine.budget import prefill_order, share_budget
 from streamwell.engine.confidence import LEAST_CHANCE
 from streamwell.engine.holdings import Holdings
+from streamwell.engine.lookahead import plan_ahead
 from streamwell.engine.pace import Demand
 from streamwell.engine.sequence import Chunk, Sampled, Sequence, SequenceOutput, Step
 
@@ -129,6 +130,7 @@ class Scheduler:
                 if seq.request_id == request_id:
                     queue.remove(seq)
                     self._holdings.free(seq)
+                    seq.is_over = True
                     return True
         return False
 
@@ -160,6 +162,15 @@ class Scheduler:
             chunks.append(Chunk(seq, seq.num_computed_tokens, num_tokens, num_drafts=num_drafts))
         return Step(tuple(chunks)) if chunks else None
 
+    def schedule_next(self, step: Step) -> Step | None:
+        """Plan what follows a step that is still to be applied; `None`: that has to be waited for.
+
+        So it has where somebody could be admitted.
+        """
+        if self._waiting and len(self._running) < self._max_num_seqs:
+            return None
+        return plan_ahead(step, len(self._running), self._max_model_len, self._holdings)
+
     def apply(self, results: Mapping[str, tuple[Sampled, ...]], step: Step) -> list[SequenceOutput]:
         """Take in a step's tokens; returns one output per sequence that got a token or ended.
 
@@ -168,6 +179,8 @@ class Scheduler:
         """
         outputs = []
         for chunk in step.chunks:
+            if chunk.seq.is_over:
+                continue
             if chunk.is_sampled:
                 outputs.append(self._take(chunk, results[chunk.seq.request_id]))
             else:
@@ -260,6 +273,7 @@ class Scheduler:
     def _end(self, seq: Sequence) -> None:
         self._running.remove(seq)
         self._holdings.free(seq)
+        seq.is_over = True
 
     def _finish_reason(self, seq: Sequence, token_id: int) -> FinishReason | None:
         params = seq.sampling

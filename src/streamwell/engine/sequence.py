@@ -52,6 +52,8 @@ class Sequence:
     #: When it came, and how long it waited for its first step; told by whoever has a clock.
     added_s: float = 0.0
     queue_s: float | None = None
+    #: It has ended or was aborted: what is still computed for it is nobody's.
+    is_over: bool = False
     lookup: PromptLookup = field(default_factory=PromptLookup)
     confidence: Confidence = field(default_factory=Confidence)
     #: Keys of the first full blocks, as far as somebody has asked for them.
@@ -169,8 +171,8 @@ class Chunk:
 
     @property
     def is_decode(self) -> bool:
-        """It computes the one token that was left, and perhaps guesses after it."""
-        return self.start + 1 == len(self.seq.token_ids) and not self.encoder_ids
+        """It computes the one token that was left or is to come, and perhaps guesses after it."""
+        return self.start + 1 >= len(self.seq.token_ids) and not self.encoder_ids
 
     @property
     def is_sampled(self) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
-from streamwell.engine.attention import PagedAttention, PagedCache
+from streamwell.engine.attention import Attention, PagedAttention, PagedCache
 from streamwell.engine.batch_layout import build_layout
 from streamwell.engine.decode_graphs import DecodeGraphs, Recording
 from streamwell.engine.decoder import Decoder
@@ -13,6 +15,14 @@ from streamwell.engine.lora.fused import adapted_rows
 from streamwell.engine.lora.table import AdapterTable
 from streamwell.engine.sequence import Chunk
 from streamwell.engine.transfer import to_device
+
+#: Lays chunks that `order_chunks` has ordered out over a cache.
+LayOut = Callable[[PagedCache, list[Chunk]], Attention]
+
+
+def paged_attention(cache: PagedCache, chunks: list[Chunk]) -> Attention:
+    """With PyTorch's own attention."""
+    return PagedAttention(cache, build_layout(chunks, cache.block_size, cache.device))
 
 
 class TorchModel:
@@ -26,6 +36,7 @@ class TorchModel:
         decoder: Decoder,
         block_size: int,
         adapters: AdapterTable[Deltas] | None = None,
+        lay_out: LayOut = paged_attention,
         recording: Recording | None = None,
     ) -> None:
         """With `recording`, steps of single tokens are replayed; see `decode_graphs`."""
@@ -33,6 +44,7 @@ class TorchModel:
         self._block_size = block_size
         #: Those that sequences may have.
         self.adapters = adapters
+        self._lay_out = lay_out
         self._recording = recording
         self._graphs: DecodeGraphs | None = None
         self.vocab_size = decoder.vocab_size
@@ -41,6 +53,11 @@ class TorchModel:
     @property
     def bytes_per_token(self) -> int:
         return PagedCache.bytes_per_token(self._decoder.shapes, self.dtype)
+
+    @property
+    def runs_ahead(self) -> bool:
+        # adapters are computed step by step: the host is busy as long as the device
+        return self._graphs is not None and self.adapters is None
 
     def allocate(self, num_blocks: int) -> None:
         self._cache = PagedCache(
@@ -57,15 +74,27 @@ class TorchModel:
             logits = self._graphs.forward(chunks)
             if logits is not None:
                 return logits if len(rows) == len(chunks) else logits[self._ids(rows)]
-        layout = build_layout(chunks, self._block_size, self.device)
         token_ids = [i for c in chunks for i in c.token_ids]
         positions = [p for c in chunks for p in range(c.start, c.end)]
         return self._decoder.forward(
             self._ids(token_ids),
             self._ids(positions),
             self._ids(rows),
-            PagedAttention(self._cache, layout),
+            self._lay_out(self._cache, chunks),
             adapted,
+        )
+
+    def forward_next(self, chunks: list[Chunk], token_ids: torch.Tensor) -> torch.Tensor:
+        """See `model_runner.RunsAhead`."""
+        if self._graphs is not None:
+            logits = self._graphs.forward(chunks, token_ids)
+            if logits is not None:
+                return logits
+        return self._decoder.forward(
+            token_ids,
+            self._ids([chunk.start for chunk in chunks]),
+            self._ids(list(range(len(chunks)))),
+            self._lay_out(self._cache, chunks),
         )
 
     def _ids(self, values: list[int]) -> torch.Tensor:
