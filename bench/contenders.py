@@ -30,7 +30,7 @@ from streamwell.core.types import GenerateRequest, SamplingParams
 from streamwell.engine.block_pool import BlockPool
 from streamwell.engine.loader import load
 from streamwell.engine.loop import EngineLoop
-from streamwell.engine.messages import Add, AddAdapter, EngineConfig
+from streamwell.engine.messages import Add, AddAdapter, EngineConfig, usual_tokens_per_step
 from streamwell.engine.scheduler import Scheduler
 from streamwell.settings import Settings
 
@@ -69,12 +69,11 @@ class Streamwell:
             **engine_options(precision),
         )
         model = load(config, lambda stage, progress: None)
-        on_gpu = model.runner.model.device.type == "cuda"
         pool = BlockPool(model.info.num_blocks, model.info.block_size)
         scheduler = Scheduler(
             pool,
             max_num_seqs=defaults.max_num_seqs,
-            max_num_batched_tokens=config.tokens_per_step(on_gpu=on_gpu),
+            max_num_batched_tokens=config.tokens_per_step(usual_tokens_per_step(model.info)),
             max_model_len=model.info.max_model_len,
             eos_token_ids=model.eos_token_ids,
             max_input_len=model.info.max_input_len or 0,

@@ -21,7 +21,7 @@ from bench.contenders import Generate, Streamwell
 from bench.models import model_folder
 from bench.protocol import Contender
 from bench.report import OURS, machine, print_machine, resolve_dtype
-from streamwell.engine.messages import DEFAULT_BATCHED_TOKENS_GPU
+from streamwell.engine.messages import BATCHED_TOKENS_KERNELS
 from streamwell.settings import Settings
 
 #: `generate` decodes all streams in one batch: ours may, too.
@@ -49,7 +49,7 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--prompts", type=int, nargs="+", default=[128, 1024], metavar="TOKENS")
     parser.add_argument("--new-tokens", type=int, default=4 * NEW_TOKENS)
     parser.add_argument(
-        "--batched-tokens", type=int, default=DEFAULT_BATCHED_TOKENS_GPU, help="tokens of our steps"
+        "--batched-tokens", type=int, default=BATCHED_TOKENS_KERNELS, help="tokens of our steps"
     )
     parser.add_argument("--compile", action="store_true", help="measure --compile as well")
     parser.add_argument("--no-cuda-graphs", action="store_true", help="measure that as well")

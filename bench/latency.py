@@ -23,7 +23,7 @@ from streamwell.core.types import GenerateRequest, SamplingParams
 from streamwell.engine.block_pool import BlockPool
 from streamwell.engine.loader import load
 from streamwell.engine.loop import EngineLoop
-from streamwell.engine.messages import Add, EngineConfig
+from streamwell.engine.messages import Add, EngineConfig, usual_tokens_per_step
 from streamwell.engine.pace import Pace
 from streamwell.engine.scheduler import Scheduler
 from streamwell.settings import Settings
@@ -48,8 +48,8 @@ class Engine:
             num_threads=torch.get_num_threads(),
             **engine_options(precision),
         )
-        num_tokens = config.tokens_per_step(on_gpu=False)
         self.model = model = load(config, lambda stage, progress: None)
+        num_tokens = config.tokens_per_step(usual_tokens_per_step(model.info))
         pool = BlockPool(model.info.num_blocks, model.info.block_size)
         self.scheduler = Scheduler(
             pool,

@@ -137,6 +137,24 @@ def test_tokens_may_be_on_the_device() -> None:
 
 
 @torch.inference_mode()
+def test_a_guess_is_the_token_that_is_computed() -> None:
+    """A draft model computes what it has guessed, behind a sequence's own tokens."""
+    eager, replayed = model_of(), model_of(lambda compute: compute)
+    (own,) = decodes(random.Random(5), [9])
+    seq = own.seq
+    for model in (eager, replayed):
+        prefill(model, [own])
+        model.forward([own], [])
+    expected, other, got = (
+        logits_of(model, [Chunk(seq, 9, 1, (guess,))])
+        for model, guess in ((eager, 7), (eager, 0), (replayed, 7))
+    )
+
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(got, other, atol=1e-3)
+
+
+@torch.inference_mode()
 def test_other_steps_are_not_replayed() -> None:
     """With a prompt in them; and of rows that nobody samples from there are no logits."""
     rng = random.Random(2)
@@ -169,6 +187,8 @@ def test_what_cannot_be_recorded_is_computed_as_ever() -> None:
         prefill(model, chunks)
     assert torch.equal(logits_of(eager, chunks), logits_of(failing, chunks))
     assert 2 == num_tried
+    with pytest.warns(UserWarning, match="no room for a graph"):
+        assert not model_of(fail).runs_ahead
 
 
 def test_whether_they_work_is_tried_out() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
-from streamwell.engine.messages import EngineConfig
+from streamwell.core.engine_state import EngineInfo
+from streamwell.engine.messages import EngineConfig, usual_tokens_per_step
 from streamwell.settings import Settings
 from streamwell.wiring.engines import engine_config
+
+INFO = EngineInfo(
+    max_model_len=20, vocab_size=9, num_blocks=9, block_size=4, dtype="float32", device="cpu"
+)
 
 
 def test_settings_reach_the_engine_under_their_names() -> None:
@@ -43,13 +48,23 @@ def test_settings_reach_the_engine_under_their_names() -> None:
     assert told == {name: getattr(config, name) for name in told}
 
 
-def test_a_step_has_as_many_tokens_as_its_device_is_good_for() -> None:
+def test_a_step_has_as_many_tokens_as_what_runs_the_model_is_good_for() -> None:
     """What is said counts; what is not leaves room for each sequence."""
+    usual = [
+        usual_tokens_per_step(replace(INFO, device=device, implementation=implementation))
+        for device, implementation in (
+            ("cpu", "native/avx512"),
+            ("cpu", "torch"),
+            ("cuda:0", "torch"),
+            ("cuda:1", "torch/triton"),
+        )
+    ]
 
-    def tokens_per_step(**settings: int) -> list[int]:
+    def tokens_per_step(**settings: int) -> int:
         config = engine_config(Settings(**settings), Path("model"), None, None)  # type: ignore[arg-type]
-        return [config.tokens_per_step(on_gpu=on_gpu) for on_gpu in (False, True)]
+        return config.tokens_per_step(256)
 
-    assert [256, 8192] == tokens_per_step()
-    assert [1000, 8192] == tokens_per_step(max_num_seqs=1000)
-    assert [99, 99] == tokens_per_step(max_num_batched_tokens=99)
+    assert [256, 256, 2048, 8192] == usual
+    assert 256 == tokens_per_step()
+    assert 1000 == tokens_per_step(max_num_seqs=1000)
+    assert 99 == tokens_per_step(max_num_batched_tokens=99)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -13,8 +15,10 @@ from streamwell.core.types import FinishReason, GenerateRequest, SamplingParams
 from streamwell.engine.block_pool import BlockPool
 from streamwell.engine.loop import EngineLoop
 from streamwell.engine.messages import Abort, Add
+from streamwell.engine.pace import Pace
 from streamwell.engine.scheduler import Scheduler
 from streamwell.engine.sequence import Chunk, Sampled, Step
+from streamwell.engine.trace import StepTrace
 
 VOCAB_SIZE, BLOCK_SIZE, MAX_MODEL_LEN, EOS = 50, 4, 40, 0
 
@@ -72,7 +76,15 @@ class Launched:
 class Engine:
     """A loop over a device, and what it said."""
 
-    def __init__(self, *, runs_ahead: bool, num_blocks: int = 64, max_num_seqs: int = 4) -> None:
+    def __init__(
+        self,
+        *,
+        runs_ahead: bool,
+        num_blocks: int = 64,
+        max_num_seqs: int = 4,
+        pace: Pace | None = None,
+        trace: StepTrace | None = None,
+    ) -> None:
         self.device = Device(runs_ahead)
         pool = BlockPool(num_blocks, BLOCK_SIZE)
         self.scheduler = Scheduler(
@@ -82,7 +94,7 @@ class Engine:
             max_model_len=MAX_MODEL_LEN,
             eos_token_ids=frozenset({EOS}),
         )
-        self.loop = EngineLoop(self.scheduler, self.device, pool)
+        self.loop = EngineLoop(self.scheduler, self.device, pool, pace, trace=trace)
         self.tokens: dict[str, list[int]] = {}
         self.reasons: dict[str, FinishReason | None] = {}
 
@@ -232,3 +244,44 @@ def test_what_runs_ahead_when_all_have_ended_is_forgotten() -> None:
     ahead.run()
 
     assert plain.tokens["a"] == ahead.tokens["c"]
+
+
+def test_a_step_that_ran_ahead_of_an_abort_is_not_waited_for() -> None:
+    """The one stream was aborted; who comes later does not hear of what was computed for it."""
+    told: list[tuple[int, int]] = []
+
+    class Ear(Pace):
+        """Notes what steps it is told of."""
+
+        def observe(
+            self, num_decodes: int, num_prefill_tokens: int, *_args: float, **_kwargs: bool
+        ) -> None:
+            told.append((num_decodes, num_prefill_tokens))
+
+    engine = Engine(runs_ahead=True, pace=Ear(0.0))
+    engine.add(request("a", ignore_eos=True))
+    engine.step()
+    engine.loop.handle(Abort("a"))
+    assert not engine.loop.has_work
+    engine.add(request("b", ignore_eos=True, max_tokens=2))
+    engine.step()
+
+    assert 1 == len(engine.tokens["b"])
+    assert [(0, 3), (0, 3)] == told
+
+
+def test_a_trace_tells_only_of_who_was_there() -> None:
+    """A step for somebody who had ended is none of theirs."""
+    file = io.StringIO()
+    plain = Engine(runs_ahead=False)
+    plain.add(request("a", ignore_eos=True))
+    plain.run()
+    ahead = Engine(runs_ahead=True, trace=StepTrace(file))
+    ahead.add(request("a", stop_token_ids=(plain.tokens["a"][2],), max_tokens=9))
+    ahead.add(request("b", (4, 5), max_tokens=6, ignore_eos=True))
+    ahead.run()
+
+    steps = [json.loads(line) for line in file.getvalue().splitlines()]
+    computed = {name: sum(name in step["decode"] for step in steps) for name in "ab"}
+    assert {name: len(tokens) - 1 for name, tokens in ahead.tokens.items()} == computed
+    assert ahead.loop.stats().num_steps == len(steps)

@@ -242,3 +242,17 @@ def test_guesses_are_not_prompts() -> None:
     assert (1, 0) == (Step((guessing,)).num_decodes, Step((guessing,)).num_prefill_tokens)
     mixed = Step((guessing, prefilling))
     assert (1, 30) == (mixed.num_decodes, mixed.num_prefill_tokens)
+
+
+def test_steps_of_few_tokens_may_tell_nothing() -> None:
+    """Where launching kernels takes longer than computing: a short prompt does not look dear."""
+    pace = Pace(STRETCH, least_told=256)
+    launch_s, decode_s, token_s = 0.01, 0.001, 0.00001
+    pace.observe(1, 0, decode_s)
+    assert 4 * 256 == pace.prefill_limit(LONG)
+    pace.observe(1, 5, launch_s)
+    assert 4 * 256 == pace.prefill_limit(LONG)
+    pace.observe(1, 1000, launch_s + 1000 * token_s)
+
+    cost_s = (launch_s + 1000 * token_s - decode_s) / 1000
+    assert int((STRETCH - 1) * decode_s / cost_s) == pace.prefill_limit(LONG)

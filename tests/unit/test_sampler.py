@@ -355,3 +355,23 @@ def test_guesses_count_as_tokens_before_an_end() -> None:
     now, after_a_guess = Sampler(EOS)(logits, [seq] * 2, [(), (7,)])
 
     assert now.token_id != eos == after_a_guess.token_id
+
+
+@pytest.mark.parametrize(
+    "params", [{"temperature": 0.0}, {"temperature": 0.7}, {"temperature": 0.7, "min_tokens": 4}]
+)
+def test_a_row_after_an_unknown_token_is_that_of_the_next_step(params: dict[str, float]) -> None:
+    """What is drawn depends on how many tokens there are, and not on what they are."""
+    params_ = params_of(logit_bias=((3, 1.5),), **params)
+    known, unknown = (
+        [a_seq(params_, completion=(4, 5, 6)[:count]) for _ in range(40)] for count in (3, 2)
+    )
+    for seqs in (known, unknown):
+        for seed, seq in enumerate(seqs):
+            seq.sampling = replace(params_, seed=seed)
+    logits = some_logits(40)
+
+    drawn = Sampler(EOS).draw(logits.clone(), unknown, num_unknown=1)
+
+    assert Sampler(EOS)(logits.clone(), known) == drawn.sampled()
+    assert Sampler(EOS)(logits.clone(), unknown) != drawn.sampled() or not params["temperature"]

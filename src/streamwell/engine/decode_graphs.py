@@ -36,6 +36,8 @@ LayOutDecodes = Callable[[PagedCache, torch.Tensor, torch.Tensor], Attention]
 #: In a table of inputs, the columns before those of the blocks: token id and position. Blocks begin
 #: at a multiple of 16 bytes, as those of other steps do: Triton compiles kernels for that.
 _TOKEN, _POSITION, _BLOCKS = 0, 1, 4
+#: Stands for a token that only the device knows.
+_UNKNOWN = [0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,13 @@ class DecodeGraphs:
         self._lay_out = recording.lay_out
         #: By numbers of sequences.
         self._graphs: dict[int, _Graph] = {}
+        self._record(recording)
+
+    def __len__(self) -> int:
+        return len(self._graphs)
+
+    def _record(self, recording: Recording) -> None:
+        decoder, cache = self._decoder, self._cache
         width = -(-recording.max_model_len // cache.block_size)
         counts = _doubled(1, _power_of_two(recording.max_num_seqs))
         for count in sorted(counts, reverse=True):
@@ -184,14 +193,11 @@ def _power_of_two(number: int) -> int:
 
 
 def _table(chunks: list[Chunk], count: int, width: int) -> torch.Tensor:
-    """`[count, 4 + width]` int32; rows that are left over are the first one again.
-
-    A token that only the device knows is 0 here.
-    """
+    """`[count, 4 + width]` int32; rows that are left over are the first one again."""
     table = np.zeros((count, _BLOCKS + width), np.int32)
     for row, chunk in zip(table, chunks, strict=False):
         blocks = chunk.seq.block_ids
-        row[_TOKEN] = chunk.token_ids[0] if chunk.start < chunk.seq.num_tokens else 0
+        row[_TOKEN] = (chunk.token_ids or _UNKNOWN)[0]
         row[_POSITION] = chunk.start
         row[_BLOCKS : _BLOCKS + len(blocks)] = blocks
     table[len(chunks) :] = table[0]

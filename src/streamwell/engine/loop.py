@@ -123,7 +123,9 @@ class EngineLoop:
         Where the runner can, the next one is launched before this one is waited for.
         """
         outputs, self._refused = self._refused, []
-        running = self._ahead or self._launch()
+        ahead, self._ahead = self._ahead, None
+        is_wanted = ahead is not None and any(not c.seq.is_over for c in ahead.step.chunks)
+        running = ahead if is_wanted else self._launch()
         if running is None:
             return outputs
         self._ahead = self._launch_next(running.step)
@@ -135,10 +137,10 @@ class EngineLoop:
         self._pace.observe(step.num_decodes, step.num_prefill_tokens, seconds, is_free=step.resumes)
         if self._draft_cost is not None:
             self._draft_cost.observe(step, seconds)
+        if self._trace is not None:
+            self._trace.write(step, self._scheduler.waiting_ids)
         outputs += self._scheduler.apply(results, step)
         self._num_steps += 1
-        if not self._scheduler.has_work:
-            self._ahead = None  # it computes for nobody
         return outputs
 
     def _launch(self) -> _Running | None:
@@ -148,7 +150,6 @@ class EngineLoop:
         step = self._scheduler.schedule(limit, least_chance)
         if step is None:
             return None
-        self._write(step)
         started_s = time.perf_counter()
         for chunk in step.chunks:
             if chunk.seq.queue_s is None:
@@ -164,13 +165,8 @@ class EngineLoop:
         following = self._scheduler.schedule_next(step)
         if following is None:
             return None
-        self._write(following)
         started_s = time.perf_counter()
         return _Running(following, self._runner.launch_next(following), started_s)
-
-    def _write(self, step: Step) -> None:
-        if self._trace is not None:
-            self._trace.write(step, self._scheduler.waiting_ids)
 
     def stats(self) -> EngineStats:
         return EngineStats(

@@ -18,9 +18,18 @@ from streamwell.engine.sequence import SequenceOutput
 DEFAULT_KV_CACHE_BYTES = 1 << 30
 #: A context longer than this is used only when asked for.
 DEFAULT_MAX_MODEL_LEN = 8192
-#: Tokens of a step on a CPU, and on a GPU, which takes about as long to be told of them as it takes
-#: to compute some thousand.
-DEFAULT_BATCHED_TOKENS, DEFAULT_BATCHED_TOKENS_GPU = 256, 8192
+#: Tokens of a step on a CPU, on a GPU, and on a GPU by our kernels: to launch a step there takes as
+#: long as to compute some thousand.
+BATCHED_TOKENS, BATCHED_TOKENS_GPU, BATCHED_TOKENS_KERNELS = 256, 2048, 8192
+#: What `EngineInfo.implementation` says of those.
+KERNELS = "torch/triton"
+
+
+def usual_tokens_per_step(info: EngineInfo) -> int:
+    """How many are good where a model runs."""
+    if info.implementation == KERNELS:
+        return BATCHED_TOKENS_KERNELS
+    return BATCHED_TOKENS_GPU if info.device.startswith("cuda") else BATCHED_TOKENS
 
 
 class AddAdapter(msgspec.Struct, tag="add_adapter", frozen=True):
@@ -78,9 +87,8 @@ class EngineConfig(msgspec.Struct, tag="config", frozen=True, kw_only=True):
     #: Those that an engine before this one had.
     adapters: tuple[AddAdapter, ...] = ()
 
-    def tokens_per_step(self, *, on_gpu: bool) -> int:
-        """How many at most; no fewer than there are sequences."""
-        usual = DEFAULT_BATCHED_TOKENS_GPU if on_gpu else DEFAULT_BATCHED_TOKENS
+    def tokens_per_step(self, usual: int) -> int:
+        """How many at most; if nothing is said the usual, and no fewer than there are sequences."""
         return self.max_num_batched_tokens or max(usual, self.max_num_seqs)
 
     @property

@@ -26,6 +26,7 @@ from streamwell.engine.lora.folder import Base
 from streamwell.engine.lora.fused import fuse
 from streamwell.engine.lora.layers import adaptable_layers
 from streamwell.engine.lora.table import adapter_table
+from streamwell.engine.messages import KERNELS
 from streamwell.engine.native import library
 from streamwell.engine.native.cache import CacheShape
 from streamwell.engine.native.decoder import NativeDecoder, supports
@@ -77,7 +78,7 @@ def own_decoder(plan: Plan, spec: DecoderSpec) -> Assembled:
     torch_model, told = _torch_model(plan, spec, decoder, base(decoder.dtype), kernels)
     return Assembled(
         model=torch_model,
-        implementation="torch",
+        implementation="torch" if kernels is None else KERNELS,
         quantization=_quantization(plan, weights),
         warnings=(*warnings, *missing, *told),
         adapters=torch_model.adapters,

@@ -49,15 +49,23 @@ class Pace:
     """Remembers how long steps take."""
 
     def __init__(
-        self, stretch: float, *, short_step_s: float = 0.0, max_num_batched_tokens: int = 0
+        self,
+        stretch: float,
+        *,
+        short_step_s: float = 0.0,
+        max_num_batched_tokens: int = 0,
+        least_told: int = 0,
     ) -> None:
         """A mixed step may take `stretch` times as long as one that only decodes; 0 is no limit.
 
         If all prompts are short, by `max_num_batched_tokens`, it may take `short_step_s` anyhow.
+        What tokens cost is told by steps of at least `least_told` of them.
         """
         self._stretch = stretch
         self._short_step_s = short_step_s
         self._longest_short_prompt = _SHORT_PROMPT_STEPS * max_num_batched_tokens
+        self._least_told = least_told
+        self._first_tokens = max(FIRST_TOKENS, 4 * least_told)
         self._decode_s: float | None = None
         self._token_s: float | None = None
         self._limit = 0
@@ -75,7 +83,7 @@ class Pace:
         if self._decode_s is None:
             return 0  # a step that only decodes will tell
         if self._token_s is None:
-            return int(FIRST_TOKENS * max(1.0, demand.crowd))
+            return int(self._first_tokens * max(1.0, demand.crowd))
         even = max(LEAST_TOKENS, int((self._stretch - 1) * self._decode_s / self._token_s))
         limit = int(even * max(1.0, demand.crowd))
         if not demand.num_prompts or demand.longest_prompt > self._longest_short_prompt:
@@ -94,6 +102,8 @@ class Pace:
         if not num_prefill_tokens:
             # a single slow step must not let the next ones be slow
             self._decode_s = _mean(self._decode_s, seconds, up=_WEIGHT_DOWN)
+            return
+        if num_prefill_tokens < self._least_told:
             return
         if self._decode_s is not None:
             # what any step takes, to read the weights, is no cost of its tokens

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 from streamwell.core.errors import LoadError
 from streamwell.engine.connection import HEARTBEAT_S, Connection
 from streamwell.engine.messages import (
+    KERNELS,
     Commands,
     EngineConfig,
     Loaded,
     LoadFailed,
     Loading,
     StepOutput,
+    usual_tokens_per_step,
 )
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ def _make_loop(config: EngineConfig, model: LoadedModel) -> EngineLoop:
     from streamwell.engine.scheduler import Scheduler
     from streamwell.engine.trace import StepTrace
 
-    num_tokens = config.tokens_per_step(on_gpu=model.info.device.startswith("cuda"))
+    num_tokens = config.tokens_per_step(usual_tokens_per_step(model.info))
     pool = BlockPool(model.info.num_blocks, model.info.block_size)
     scheduler = Scheduler(
         pool,
@@ -87,6 +89,8 @@ def _make_loop(config: EngineConfig, model: LoadedModel) -> EngineLoop:
         config.step_stretch,
         short_step_s=config.short_step_s,
         max_num_batched_tokens=num_tokens,
+        # with fewer, a step takes what it takes to launch its kernels one by one
+        least_told=num_tokens // 32 if model.info.implementation == KERNELS else 0,
     )
     drafter = model.drafter or (NgramDrafter() if config.speculative_ngram else None)
     start_ids, adapters = model.info.start_ids, model.adapters

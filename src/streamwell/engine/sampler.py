@@ -9,6 +9,8 @@ The order of the filters is that of Transformers: penalties, temperature, top-k,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
 from torch.nn.functional import pad
@@ -107,8 +109,9 @@ class Sampler:
             self._edit(logits, row, seq, guessed, indices[row])
         token_ids = _best(logits)
         rows = [row for row, seq in enumerate(seqs) if seq.sampling.temperature >= MIN_TEMPERATURE]
-        if logits.is_cpu:  # elsewhere it is not known yet, and they are drawn for nothing
-            rows = [row for row in rows if token_ids[row] >= 0]
+        if rows and logits.is_cpu:  # elsewhere it is not known yet, and they are drawn for nothing
+            known = token_ids.tolist()
+            rows = [row for row in rows if known[row] >= 0]
         if rows:
             params = [seqs[row].sampling for row in rows]
             drawn = _draw(_some(logits, rows), params, [indices[row] for row in rows])
@@ -132,12 +135,12 @@ class Sampler:
         params = seq.sampling
         if params.logit_bias:
             ids, biases = zip(*params.logit_bias, strict=True)
-            logits[row, list(ids)] += torch.tensor(biases, device=logits.device)
+            logits[row, _places(ids, logits)] += to_device(torch.tensor(biases), logits.device)
         if params.has_penalties:
             _penalise(logits[row], params, seq.token_counts(guessed))
         if index < params.min_tokens:
             ends = sorted({*self._eos_token_ids, *params.stop_token_ids})
-            logits[row, ends] = float("-inf")
+            logits[row, _places(ends, logits)] = float("-inf")
 
 
 def _penalise(logits: torch.Tensor, params: SamplingParams, counts: dict[int, int]) -> None:
@@ -177,8 +180,8 @@ def _with_some(tensor: torch.Tensor, rows: list[int], values: torch.Tensor) -> t
     return tensor.index_copy(0, _places(rows, tensor), values)
 
 
-def _places(rows: list[int], like: torch.Tensor) -> torch.Tensor:
-    return to_device(torch.tensor(rows), like.device)
+def _places(rows: Iterable[int], like: torch.Tensor) -> torch.Tensor:
+    return to_device(torch.tensor([*rows], dtype=torch.int64), like.device)
 
 
 def _draw(logits: torch.Tensor, params: list[SamplingParams], indices: list[int]) -> torch.Tensor:

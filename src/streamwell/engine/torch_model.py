@@ -65,7 +65,8 @@ class TorchModel:
         )
         if self._recording is not None:
             with torch.inference_mode():
-                self._graphs = DecodeGraphs(self._decoder, self._cache, self._recording)
+                graphs = DecodeGraphs(self._decoder, self._cache, self._recording)
+            self._graphs = graphs if len(graphs) else None
 
     def forward(self, chunks: list[Chunk], rows: list[int]) -> torch.Tensor:
         adapters = self.adapters

@@ -30,6 +30,8 @@ class StepTrace:
         """Write a step that has not been applied yet; a full disk ends the trace, and no more."""
         tokens: dict[str, dict[str, int]] = {"prefill": {}, "decode": {}}
         for chunk in step.chunks:
+            if chunk.seq.is_over:  # computed for nobody
+                continue
             phase = "decode" if chunk.is_decode else "prefill"
             tokens[phase][chunk.seq.request_id] = chunk.cost
         line = json.dumps({"step": self._num_steps, **tokens, "waiting": waiting}) + "\n"

@@ -92,7 +92,7 @@ class Settings:
     "Seconds that choices may wait to begin together, unless they fill --max-num-seqs before."
 
     max_num_batched_tokens: Annotated[int | None, Parameter(validator=_Positive)] = None
-    "Tokens of one engine step: a bound on its time; default: 256 on a CPU, 8192 on a GPU."
+    "Tokens of one engine step: a bound on its time; default: 256 on a CPU, 2048 or 8192 on a GPU."
 
     step_stretch: Annotated[float, Parameter(validator=Number(gte=0, lte=1000))] = 2.3
     "How many times as long a step may take when prompts are computed beside streams; 0: no limit."

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from streamwell.engine.messages import (
+    BATCHED_TOKENS,
+    BATCHED_TOKENS_GPU,
     DEFAULT_KV_CACHE_BYTES,
     DEFAULT_MAX_MODEL_LEN,
     EngineConfig,
@@ -72,4 +74,5 @@ def _num_batched_tokens(config: EngineConfig, max_model_len: int, *, is_cpu: boo
     Between chunks vLLM 0.32 turns the random numbers of a sampled request back, which PyTorch can
     do on GPUs only: on a CPU the engine dies of it.
     """
-    return max(config.tokens_per_step(on_gpu=not is_cpu), max_model_len if is_cpu else 0)
+    usual = BATCHED_TOKENS if is_cpu else BATCHED_TOKENS_GPU
+    return max(config.tokens_per_step(usual), max_model_len if is_cpu else 0)
