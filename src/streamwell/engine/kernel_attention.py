@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from triton import next_power_of_2
 
 from streamwell.engine.attention import PagedCache
 from streamwell.engine.paged_kernels import attend_kernel, join_kernel, write_kernel
@@ -126,7 +127,7 @@ class KernelAttention:
         out = query.new_empty((*query.shape[:2], value.shape[-1]))
         group, decodes = num_heads // num_kv_heads, self._layout.decodes
         parts = _num_parts(len(decodes) * num_kv_heads, query.device)
-        rows = max(_LEAST_ROWS, _power_of_two(group))
+        rows = max(_LEAST_ROWS, next_power_of_2(group))
         for work in (
             _Work(decodes, group, rows, parts),
             _Work(self._layout.prefills, 1, _TILE_TOKENS, 1),
@@ -146,7 +147,7 @@ class KernelAttention:
             key.stride(0),
             value.stride(0),
             *sizes,
-            _power_of_two(max(sizes)),
+            next_power_of_2(max(sizes)),
             num_warps=1,
         )
 
@@ -162,7 +163,7 @@ class KernelAttention:
     ) -> None:
         keys, values = self._cache.keys[layer], self._cache.values[layer]
         num_heads, (_, num_kv_heads, key_dim), value_dim = out.shape[1], keys.shape, out.shape[2]
-        spans = [max(_LEAST_ROWS, _power_of_two(dim)) for dim in (key_dim, value_dim)]
+        spans = [max(_LEAST_ROWS, next_power_of_2(dim)) for dim in (key_dim, value_dim)]
         places = _READ_BYTES // (max(spans) * keys.element_size())
         shape = (len(work.tiles), num_heads, work.parts)
         found, peaks, sums = out, out, out
@@ -222,8 +223,3 @@ def _num_processors(device: torch.device) -> int:
     if device.type != "cuda":
         return _NUM_PROCESSORS
     return torch.cuda.get_device_properties(device).multi_processor_count
-
-
-def _power_of_two(number: int) -> int:
-    """The least that is no less than `number`."""
-    return 1 << (number - 1).bit_length()

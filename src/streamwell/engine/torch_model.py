@@ -10,7 +10,7 @@ from streamwell.engine.attention import Attention, PagedAttention, PagedCache
 from streamwell.engine.batch_layout import build_layout
 from streamwell.engine.decode_graphs import DecodeGraphs, Recording
 from streamwell.engine.decoder import Decoder
-from streamwell.engine.linear import Deltas
+from streamwell.engine.linear import Adapted, Deltas
 from streamwell.engine.lora.fused import adapted_rows
 from streamwell.engine.lora.table import AdapterTable
 from streamwell.engine.sequence import Chunk
@@ -76,14 +76,7 @@ class TorchModel:
             if logits is not None:
                 return logits if len(rows) == len(chunks) else logits[self._ids(rows)]
         token_ids = [i for c in chunks for i in c.token_ids]
-        positions = [p for c in chunks for p in range(c.start, c.end)]
-        return self._decoder.forward(
-            self._ids(token_ids),
-            self._ids(positions),
-            self._ids(rows),
-            self._lay_out(self._cache, chunks),
-            adapted,
-        )
+        return self._launch(chunks, self._ids(token_ids), rows, adapted)
 
     def forward_next(self, chunks: list[Chunk], token_ids: torch.Tensor) -> torch.Tensor:
         """See `model_runner.RunsAhead`."""
@@ -91,11 +84,23 @@ class TorchModel:
             logits = self._graphs.forward(chunks, token_ids)
             if logits is not None:
                 return logits
+        return self._launch(chunks, token_ids, list(range(len(chunks))))
+
+    def _launch(
+        self,
+        chunks: list[Chunk],
+        token_ids: torch.Tensor,
+        rows: list[int],
+        adapted: Adapted | None = None,
+    ) -> torch.Tensor:
+        """Kernel by kernel."""
+        positions = [p for c in chunks for p in range(c.start, c.end)]
         return self._decoder.forward(
             token_ids,
-            self._ids([chunk.start for chunk in chunks]),
-            self._ids(list(range(len(chunks)))),
+            self._ids(positions),
+            self._ids(rows),
             self._lay_out(self._cache, chunks),
+            adapted,
         )
 
     def _ids(self, values: list[int]) -> torch.Tensor:
