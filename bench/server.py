@@ -6,6 +6,7 @@ put under load on loopback, and stopped. Ours keeps its log of runs, on disk, as
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import os
@@ -33,7 +34,7 @@ from streamwell.cli.bench.recording import Answer
 
 MIN_NEW_TOKENS, MAX_NEW_TOKENS = 32, 64
 MIN_PROMPT_TOKENS, MAX_PROMPT_TOKENS = 150, 400
-#: One client alone sends this many requests in turn; more clients send one each.
+#: Requests of all clients together, at the least, so that a client alone has more than one or two.
 MIN_REQUESTS = 4
 START_TIMEOUT_S, LEVEL_TIMEOUT_S, STOP_TIMEOUT_S = 900.0, 1200.0, 60.0
 
@@ -57,6 +58,22 @@ class Target:
     model: str = ""
     #: What it gets beside our own environment.
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What every server is put under."""
+
+    #: Clients at once, one level after the other.
+    levels: Sequence[int]
+    #: How many requests each of them sends, the next as soon as the last is answered.
+    requests_per_client: int
+
+
+def add_requests_per_client(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--requests-per-client", type=int, default=2, help="in turn; 1: all requests come at once"
+    )
 
 
 def ours(folder: Path, precision: str, data_dir: Path, num_threads: int | None = None) -> Target:
@@ -176,13 +193,14 @@ def measure(answers: Sequence[Answer], wall_s: float) -> dict[str, float]:
 
 
 def load_levels(
-    target: Target, base_url: str, prompts: Prompts, levels: Sequence[int], round_index: int
+    target: Target, base_url: str, prompts: Prompts, load: Load, round_index: int
 ) -> Iterator[dict[str, Any]]:
     """Warm a server up and put it under each level of load; one row each."""
     warm_up = prompts.bodies(target.model, 2, f"warm up {round_index}")
     asyncio.run(drive(base_url, warm_up, 2, timeout_s=LEVEL_TIMEOUT_S))
-    for level in levels:
-        bodies = prompts.bodies(target.model, max(MIN_REQUESTS, level), f"{round_index} {level}")
+    for level in load.levels:
+        num_requests = max(MIN_REQUESTS, load.requests_per_client * level)
+        bodies = prompts.bodies(target.model, num_requests, f"{round_index} {level}")
         answers, wall_s = asyncio.run(drive(base_url, bodies, level, timeout_s=LEVEL_TIMEOUT_S))
         head: dict[str, Any] = {"round": round_index, "case": f"{level} clients"}
         row = head | {"contender": target.name} | measure(answers, wall_s)
@@ -195,7 +213,7 @@ def load_levels(
 def run_round(
     chosen: Sequence[Target],
     prompts: Prompts,
-    levels: Sequence[int],
+    load: Load,
     round_index: int,
     log_dir: Path,
 ) -> list[dict[str, Any]]:
@@ -204,7 +222,7 @@ def run_round(
     for index, target in enumerate(chosen):
         try:
             with running(target, log_dir / f"{index}.log") as base_url:
-                rows += load_levels(target, base_url, prompts, levels, round_index)
+                rows += load_levels(target, base_url, prompts, load, round_index)
         except (RuntimeError, TimeoutError) as error:
             print(f"{target.name} is left out of the rest of this round: {error}", flush=True)
     return rows
@@ -214,7 +232,9 @@ def main() -> None:
     """Measure, and print what was measured."""
     parser = command_line("bench.server", __doc__, rounds=2)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
+    add_requests_per_client(parser)
     args = parser.parse_args()
+    load = Load(args.clients, args.requests_per_client)
     folder, dtype = model_folder(args.model), resolve_dtype(args.dtype)
     facts = machine() | {"model": args.model, "dtype": dtype}
     print_machine(facts)
@@ -223,7 +243,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="streamwell-bench-") as scratch:
         chosen = [ours(folder, dtype, Path(scratch) / "data"), *transformers_serve(folder, dtype)]
         for index in range(args.rounds):
-            results += run_round(chosen, prompts, args.clients, index, Path(scratch))
+            results += run_round(chosen, prompts, load, index, Path(scratch))
     publish(results, COLUMNS, facts, args.json)
 
 

@@ -34,7 +34,7 @@ from bench.report import (
     summarize,
     write_json,
 )
-from bench.server import Prompts
+from bench.server import Load, Prompts, add_requests_per_client
 
 Rows = list[dict[str, Any]]
 
@@ -48,6 +48,7 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--precision", nargs="+", choices=[*precisions, SAME_FILE], default=precisions
     )
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 32])
+    add_requests_per_client(parser)
     parser.add_argument("--prefill", type=int, nargs="*", default=[128, 512, 1024])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     which = parser.add_mutually_exclusive_group()
@@ -94,9 +95,7 @@ def run_offline(
     return at_precision(rows, setup.precision)
 
 
-def run_http(
-    peers: Mapping[str, Peer], setup: Setup, levels: Sequence[int], num_rounds: int
-) -> Rows:
+def run_http(peers: Mapping[str, Peer], setup: Setup, load: Load, num_rounds: int) -> Rows:
     """Serve and load everybody who has this precision and a server, one after the other."""
     targets = []
     for peer in peers.values():
@@ -109,7 +108,7 @@ def run_http(
     prompts, log_dir = Prompts(setup.folder), setup.data_dir.parent
     rows = []
     for index in range(num_rounds):
-        rows += bench.server.run_round(targets, prompts, levels, index, log_dir)
+        rows += bench.server.run_round(targets, prompts, load, index, log_dir)
     return at_precision(rows, setup.precision)
 
 
@@ -138,6 +137,8 @@ def main() -> None:
     folder, dtype = model_folder(args.model), resolve_dtype(args.dtype)
     peers = present(args.peers)
     facts = machine() | {"model": args.model, "dtype": dtype, "threads": args.threads}
+    load = Load(args.streams, args.requests_per_client)
+    facts["requests_per_client"] = load.requests_per_client
     facts["peers"] = {name: version for name in peers if (version := installed_version(name))}
     print_machine(facts)
     cases = cases_of(args.prefill, args.streams)
@@ -151,7 +152,7 @@ def main() -> None:
             if not args.http:
                 offline += run_offline(peers, setup, cases, args.rounds)
             if not args.offline:
-                http += run_http(peers, setup, args.streams, args.rounds)
+                http += run_http(peers, setup, load, args.rounds)
             report(offline, http, facts, args)
 
 
