@@ -223,7 +223,7 @@ WRONG = [
     ("POST", "/", PROMPT, None),
     ("GET", STREAM, {"prompt": ""}, "prompt"),
     ("GET", STREAM, {"prompt": "a", "max_tokens": "many"}, "max_tokens"),
-    ("GET", STREAM, {"prompt": "a", "stream": "perhaps"}, "query.stream"),
+    ("GET", STREAM, {"prompt": "a", "stream": "perhaps"}, "stream"),
     ("GET", QUERY, {}, "query"),
 ]
 

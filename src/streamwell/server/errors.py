@@ -107,7 +107,9 @@ def describe_invalid(errors: Sequence[Any]) -> dict[str, Any]:
     """The body for errors of pydantic's: the first of them, with the dotted path of its field."""
     first = errors[0]
     message = first["msg"].removeprefix("Value error, ")
-    location = [str(part) for part in first["loc"] if part != "body"]
+    location = [str(part) for part in first["loc"]]
+    if location[:1] == ["body"] or (location[:1] == ["query"] and location[1:]):
+        del location[0]
     if not location:  # two fields that do not go together, or no object at all
         if first["type"] != "value_error":
             message = "the body must be a JSON object, sent as application/json"
