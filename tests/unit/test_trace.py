@@ -103,6 +103,18 @@ def test_what_is_no_trace_is_refused(content: bytes, tmp_path: Path) -> None:
         run(file, None, 0, 100)
 
 
+def test_a_last_line_that_is_cut_is_left_out(tmp_path: Path) -> None:
+    """The engine may be writing it, or have died while it did."""
+    file, expected = tmp_path / "trace.jsonl", tmp_path / "expected.svg"
+    file.write_text(traced())
+    run(file, expected, 0, 100)
+    with file.open("a") as more:
+        more.write('{"step": 99, "prefill": {"a"')
+    run(file, tmp_path / "out.svg", 0, 100)
+
+    assert expected.read_text() == (tmp_path / "out.svg").read_text()
+
+
 def test_the_scripted_engine_has_no_steps_to_trace() -> None:
     """The flag would be ignored, so it is refused."""
     with pytest.raises(InvalidRequest, match="--trace"):

@@ -24,7 +24,9 @@ def run(file: Path, output: Path | None, first: int, steps: int) -> None:
     """
     try:
         with file.open(encoding="utf-8") as lines:
-            rows = rows_of(map(json.loads, lines), first, steps)
+            # a last line without an end was cut, or is being written
+            whole = (line for line in lines if line.endswith("\n"))
+            rows = rows_of(map(json.loads, whole), first, steps)
     except OSError as error:
         raise InvalidRequest(f"{file} cannot be read: {error}") from None
     except (ValueError, LookupError, TypeError):
