@@ -213,6 +213,8 @@ def test_who_cannot_be_admitted_yet_stops_nobody() -> None:
     [
         ({"temperature": 0.7}, 3),
         ({"temperature": 0.7, "top_p": 0.9}, 0),
+        ({"temperature": 0.7, "top_p": 0.9, "top_k": 256}, 3),
+        ({"temperature": 0.7, "top_k": 257}, 0),
         ({"temperature": 0.0, "top_p": 0.9}, 3),
         ({"presence_penalty": 0.5}, 0),
     ],

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from streamwell.core.types import SamplingParams
 from streamwell.engine.holdings import Holdings
-from streamwell.engine.sequence import Chunk, Sequence, Step
+from streamwell.engine.sequence import NUM_LIKELIEST, Chunk, Sequence, Step
 
 
 def plan_ahead(step: Step, num_running: int, max_model_len: int, holdings: Holdings) -> Step | None:
@@ -36,9 +36,9 @@ def plan_ahead(step: Step, num_running: int, max_model_len: int, holdings: Holdi
 
 
 def _needs_the_last(params: SamplingParams) -> bool:
-    """Penalties count tokens; what is cut may have to be looked at again."""
-    is_drawn_of_few = params.temperature > 0 and params.is_cut
-    return params.has_penalties or is_drawn_of_few
+    """Penalties count tokens; what is cut, but not to a few, may have to be looked at again."""
+    is_cut = params.temperature > 0 and params.is_cut
+    return params.has_penalties or (is_cut and not 0 < params.top_k <= NUM_LIKELIEST)
 
 
 def _ends_with(num_tokens: int, seq: Sequence, max_model_len: int) -> bool:

@@ -16,7 +16,7 @@ import torch
 from torch.nn.functional import pad
 
 from streamwell.core.types import SamplingParams
-from streamwell.engine.sequence import Sampled, Sequence
+from streamwell.engine.sequence import NUM_LIKELIEST, Sampled, Sequence
 from streamwell.engine.transfer import Arrival, to_device
 
 _MASK = (1 << 64) - 1
@@ -27,8 +27,8 @@ MIN_TEMPERATURE = 1e-5
 
 #: Tokens whose probabilities are summed before one of them is looked for.
 _BLOCK = 128
-#: How many of the likeliest tokens are put in order at first, and how many times as many then.
-_LIKELIEST, _MORE = 256, 16
+#: How many times as many of the likeliest tokens are looked at where those before are too few.
+_MORE = 16
 
 
 def uniform(seed: int, index: int) -> float:
@@ -89,7 +89,7 @@ class Sampler:
     ) -> Drawn:
         """Choose one token per row; a row that cannot be sampled fails alone.
 
-        The host waits for the device only where a row's tokens are cut.
+        The host waits for the device only where a row's tokens are cut, but not to a few by top-k.
 
         Args:
             logits: `[len(seqs), vocab_size]`, float; float32 logits may be changed in place.
@@ -220,29 +220,31 @@ def _draw_all(
 
 
 def _draw_cut(
-    logits: torch.Tensor, draws: torch.Tensor, params: list[SamplingParams]
+    logits: torch.Tensor,
+    draws: torch.Tensor,
+    params: list[SamplingParams],
+    count: int = NUM_LIKELIEST,
 ) -> torch.Tensor:
     """Draw after top-k, top-p and min-p, each on what the one before it left.
 
-    Putting a whole vocabulary in order takes longer than many a model's step. So a row's likeliest
-    tokens are, and more of them only if its cut might leave some of those.
+    Putting a whole vocabulary in order takes longer than many a model's step. So a row's `count`
+    likeliest tokens are, and more of them only if its cut might leave some of those.
     """
-    token_ids = [0] * len(params)
-    rows, count = list(range(len(params))), _LIKELIEST
-    while rows:
-        some = [params[row] for row in rows]
-        drawn, is_enough = _draw_likeliest(_some(logits, rows), _some(draws, rows), some, count)
-        for row, token_id in zip(rows, drawn, strict=True):
-            token_ids[row] = token_id
-        rows = [row for row, enough in zip(rows, is_enough, strict=True) if not enough]
-        count *= _MORE
-    return torch.tensor(token_ids, device=logits.device)
+    token_ids, is_enough = _draw_likeliest(logits, draws, params, count)
+    if all(0 < p.top_k <= count for p in params):
+        return token_ids  # enough, which the host knows without asking the device
+    rows = [row for row, enough in enumerate(is_enough.tolist()) if not enough]
+    if not rows:
+        return token_ids
+    some = [params[row] for row in rows]
+    drawn = _draw_cut(_some(logits, rows), _some(draws, rows), some, _MORE * count)
+    return _with_some(token_ids, rows, drawn)
 
 
 def _draw_likeliest(
     logits: torch.Tensor, draws: torch.Tensor, params: list[SamplingParams], count: int
-) -> tuple[list[int], list[bool]]:
-    """Draw among so many, and tell of each row whether its cut leaves no others."""
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Draw among so many, and tell of each row whether its cut leaves no others; both `[rows]`."""
     ordered, token_ids = _in_order(logits, count)
     vocab_size = logits.shape[-1]
     top_k = _column([min(p.top_k or vocab_size, vocab_size) for p in params], logits)
@@ -260,8 +262,9 @@ def _draw_likeliest(
     keep[:, 0] = True
     sums = (probs * keep).double().cumsum(-1)
     picked = token_ids.gather(1, _find(sums, draws * sums[:, -1:]))
-    is_enough[rows] |= ~keep[rows, -1]
-    return picked[:, 0].tolist(), is_enough.tolist()
+    if rows:
+        is_enough[rows] |= ~keep[rows, -1]
+    return picked[:, 0], is_enough
 
 
 def _in_order(logits: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -228,6 +228,10 @@ class Step:
         return any(c.seq.num_completion_tokens and not c.is_decode for c in self.chunks)
 
 
+#: Who draws from some of the likeliest tokens has so many of them looked at first.
+NUM_LIKELIEST = 256
+
+
 @dataclass(frozen=True, slots=True)
 class Sampled:
     """What a step chose at one position: a token, or why there is none."""
