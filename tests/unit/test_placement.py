@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from streamwell.core.errors import LoadError
-from streamwell.engine.placement import PlacedWeights, device_of
+from streamwell.engine.messages import DEFAULT_KV_CACHE_BYTES
+from streamwell.engine.placement import PlacedWeights, default_kv_cache_bytes, device_of
 
 
 @pytest.mark.parametrize("name", ["mps", "mps:0"])
@@ -21,6 +22,16 @@ def test_a_device_without_float64_is_refused(name: str) -> None:
 def test_a_device_is_taken_by_its_name() -> None:
     """With its number, if it has one."""
     assert ["cpu", "cuda"] == [device_of(name).type for name in ("cpu", "cuda:1")]
+
+
+def test_a_cache_on_a_gpu_has_most_of_what_is_free_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Main memory has other uses, so a cache there has a fixed limit."""
+    gpu = torch.device("cuda:1")
+    free_bytes = {gpu: 10 << 30}
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free_bytes[device], 80 << 30))
+
+    assert default_kv_cache_bytes(gpu) == 7 << 30
+    assert default_kv_cache_bytes(torch.device("cpu")) == DEFAULT_KV_CACHE_BYTES
 
 
 def test_weights_are_placed_one_by_one() -> None:

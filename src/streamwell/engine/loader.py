@@ -24,13 +24,9 @@ from streamwell.engine.draft_model import ModelDrafter
 from streamwell.engine.families import max_positions
 from streamwell.engine.folder import BROKEN, eos_token_ids, text_config, unserved
 from streamwell.engine.lora.table import AdapterTable
-from streamwell.engine.messages import (
-    DEFAULT_KV_CACHE_BYTES,
-    DEFAULT_MAX_MODEL_LEN,
-    AddAdapter,
-    EngineConfig,
-)
+from streamwell.engine.messages import DEFAULT_MAX_MODEL_LEN, AddAdapter, EngineConfig
 from streamwell.engine.model_runner import ModelRunner
+from streamwell.engine.placement import default_kv_cache_bytes
 from streamwell.engine.sampler import Sampler
 from streamwell.engine.seq2seq.families import is_encoder_decoder
 from streamwell.models.cores import num_cores
@@ -87,7 +83,7 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
     assembled = assemble(config, path, model_config, max_model_len, report, num_blocks_of)
     model = assembled.model
     start_ids = assembled.start_ids
-    num_blocks = num_blocks_of(model.bytes_per_token)
+    num_blocks = num_blocks_of(model.bytes_per_token, default_kv_cache_bytes(model.device))
     model.allocate(num_blocks)
     eos = eos_token_ids(path, model_config, model.vocab_size)
     info = EngineInfo(
@@ -155,16 +151,18 @@ def _num_blocks(
     num_contexts: int,
     drafted_bytes: int,
     bytes_per_token: int,
+    default_bytes: int = 0,
 ) -> int:
     """For sequences of one context each, or of two: an encoder's input has its own.
 
-    A token takes `drafted_bytes` more in the cache of a draft model.
+    A token takes `drafted_bytes` more in the cache of a draft model. `default_bytes` is the most
+    that the cache takes when nothing is said, if a sequence fits into that.
     """
     block_bytes = (bytes_per_token + drafted_bytes) * config.block_size
     blocks_per_seq = num_contexts * -(-max_model_len // config.block_size)
     wanted = config.max_num_seqs * blocks_per_seq
     if config.kv_cache_bytes is None:
-        return max(blocks_per_seq, min(wanted, DEFAULT_KV_CACHE_BYTES // block_bytes))
+        return max(blocks_per_seq, min(wanted, default_bytes // block_bytes))
     num_blocks = config.kv_cache_bytes // block_bytes
     if num_blocks < blocks_per_seq:
         raise LoadError(

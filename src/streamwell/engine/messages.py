@@ -70,7 +70,7 @@ class EngineConfig(msgspec.Struct, tag="config", frozen=True, kw_only=True):
     cuda_graphs: bool = True
     #: How many times as long a step may take for prompts beside streams; 0 is no limit.
     step_stretch: float = 0.0
-    #: Seconds that a step may take anyhow if all prompts beside the streams are short.
+    #: Seconds that a step may take for each prompt beside the streams if all of them are short.
     short_step_s: float = 0.0
     enable_prefix_caching: bool = True
     #: Tokens that prompt lookup guesses per step and sequence; 0 is off.

@@ -9,13 +9,16 @@ from weakref import WeakValueDictionary
 import torch
 
 from streamwell.core.errors import LoadError
-from streamwell.engine.messages import EngineConfig
+from streamwell.engine.messages import DEFAULT_KV_CACHE_BYTES, EngineConfig
 
 _DTYPES = {
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
+
+#: How much of a GPU's free memory the KV cache may have.
+_GPU_CACHE_SHARE = 0.7
 
 
 def device_of(name: str) -> torch.device:
@@ -49,6 +52,19 @@ def dtype_of(
         return saved
     # float16 has no fast path on any CPU, bfloat16 only where the hardware has it
     return torch.bfloat16 if _has_bfloat16() else torch.float32
+
+
+def default_kv_cache_bytes(device: torch.device) -> int:
+    """The most that a KV cache gets when nothing is said, beside the weights that are there.
+
+    Main memory has other uses. A GPU's has none but what steps work with, and engines beside this
+    one.
+    """
+    if device.type != "cuda":
+        return DEFAULT_KV_CACHE_BYTES
+    torch.cuda.empty_cache()  # what loading worked with
+    num_free_bytes, _ = torch.cuda.mem_get_info(device)
+    return int(_GPU_CACHE_SHARE * num_free_bytes)
 
 
 class PlacedWeights(Mapping[str, torch.Tensor]):

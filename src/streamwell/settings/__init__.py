@@ -97,14 +97,14 @@ class Settings:
     step_stretch: Annotated[float, Parameter(validator=Number(gte=0, lte=1000))] = 2.3
     "How many times as long a step may take when prompts are computed beside streams; 0: no limit."
 
-    short_step_s: Annotated[float, Parameter(validator=Number(gte=0, lte=60))] = 0.2
-    "Seconds that a step may take anyhow if no prompt is over 4 times --max-num-batched-tokens."
+    short_step_s: Annotated[float, Parameter(validator=Number(gte=0, lte=60))] = 0.3
+    "Seconds per prompt that a step may take if none is over 4 times --max-num-batched-tokens."
 
     max_queue: Annotated[int, Parameter(validator=_NotNegative)] = 256
     "Choices that may wait beyond --max-num-seqs before requests are refused with 503."
 
     kv_cache_mib: Annotated[int | None, Parameter(validator=_Positive)] = None
-    "Memory of the KV cache in MiB; default: what is useful, at most 1024 or one whole context."
+    "Memory of the KV cache in MiB; default: as useful, at most 1024; on GPUs 70 % of the free."
 
     block_size: Annotated[int, Parameter(validator=Number(gte=1, lte=1024))] = 16
     "Tokens per block of the KV cache."
