@@ -93,7 +93,7 @@ def test_encoder_decoders_neither_guess_nor_are_guessed_for(target: Path, tmp_pa
         load_model(seq2seq, "auto", draft=target)
 
 
-def load_with_cache(target: Path, num_bytes: int, draft: Path | None) -> LoadedModel:
+def load_with_cache(target: Path, num_bytes: int | None, draft: Path | None) -> LoadedModel:
     config = EngineConfig(
         model_path=str(target),
         device="cpu",
@@ -107,6 +107,13 @@ def load_with_cache(target: Path, num_bytes: int, draft: Path | None) -> LoadedM
         speculative_model=str(draft) if draft else None,
     )
     return load(config, lambda _stage, _progress: None)
+
+
+def test_all_have_room_for_a_whole_context_when_nothing_is_said(target: Path) -> None:
+    """As far as the default goes, which is far for a small model."""
+    num_blocks = load_with_cache(target, None, None).info.num_blocks
+
+    assert num_blocks == 64 * -(-MAX_MODEL_LEN // 16)
 
 
 def test_both_models_share_the_memory_of_the_cache(target: Path) -> None:

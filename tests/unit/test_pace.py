@@ -99,11 +99,11 @@ def test_a_crowd_waits_for_less_even_streams() -> None:
 
 
 def test_short_prompts_get_a_step_of_their_time() -> None:
-    """If all are short, as many tokens as fill the time that such a step may take, for each."""
+    """If all are short, as many tokens as fill the time of such a step, or for several of two."""
     pace = a_pace_that_knows()
 
     assert int((0.6 - 0.1) / 0.005) == pace.prefill_limit(Demand(1, 1, 1000))
-    assert int((3 * 0.6 - 0.1) / 0.005) == pace.prefill_limit(Demand(8, 3, 1000))
+    assert int((2 * 0.6 - 0.1) / 0.005) == pace.prefill_limit(Demand(8, 3, 1000))
     assert int((STRETCH - 1) * 0.1 / 0.005) == pace.prefill_limit(Demand(1, 2, 1001))
 
 

@@ -161,6 +161,23 @@ def test_a_large_vocabulary_is_drawn_from_as_by_transformers(
         assert abs(parts[part] - 600 * share) <= MAX_SIGMAS * deviation + 1e-2
 
 
+@pytest.mark.parametrize(
+    ("params", "num_waits"), [({"top_k": 9, "top_p": 0.9}, 0), ({"top_p": 0.9}, 1)]
+)
+def test_a_draw_from_few_tokens_is_not_waited_for(
+    params: dict[str, float], num_waits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That they are enough is known beforehand; else the host has to ask the device."""
+    asked: list[torch.Tensor] = []
+    as_list = torch.Tensor.tolist
+    monkeypatch.setattr(
+        torch.Tensor, "tolist", lambda tensor: asked.append(tensor) or as_list(tensor)
+    )
+    Sampler(frozenset()).draw(some_logits(2), [a_seq(params_of(temperature=1.0, **params))] * 2)
+
+    assert num_waits == len([tensor for tensor in asked if tensor.dtype is torch.bool])
+
+
 def test_each_row_has_its_own_parameters() -> None:
     """Rows of one batch are cut, scaled and penalised apart."""
     logits = some_logits(seed=4)

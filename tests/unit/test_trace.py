@@ -91,7 +91,9 @@ def test_a_trace_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(text.splitlines()) == len([json.loads(line) for line in text.splitlines()])
 
 
-@pytest.mark.parametrize("content", [b"", b"[]\n", b"no json\n", b'{"step": 0}\n', b"\xff\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]\n", b"no json\n", b"no end", b'{"step": 0}\n', b"\xff\n"]
+)
 def test_what_is_no_trace_is_refused(content: bytes, tmp_path: Path) -> None:
     """Whatever else is given, one line says so; an empty trace is an empty picture."""
     file = tmp_path / "trace"

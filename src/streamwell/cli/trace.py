@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,7 @@ def run(file: Path, output: Path | None, first: int, steps: int) -> None:
     """
     try:
         with file.open(encoding="utf-8") as lines:
-            # a last line without an end was cut, or is being written
-            whole = (line for line in lines if line.endswith("\n"))
-            rows = rows_of(map(json.loads, whole), first, steps)
+            rows = rows_of(map(json.loads, _whole(lines)), first, steps)
     except OSError as error:
         raise InvalidRequest(f"{file} cannot be read: {error}") from None
     except (ValueError, LookupError, TypeError):
@@ -38,6 +36,13 @@ def run(file: Path, output: Path | None, first: int, steps: int) -> None:
         output.write_text(as_svg(rows), encoding="utf-8")
     except OSError as error:
         raise InvalidRequest(f"--output cannot be written: {error}", "output") from None
+
+
+def _whole(lines: Iterable[str]) -> Iterator[str]:
+    """All but a last one without an end: it was cut, or is being written."""
+    for number, line in enumerate(lines):
+        if number == 0 or line.endswith("\n"):
+            yield line
 
 
 def rows_of(steps: Iterable[Mapping[str, Any]], first: int, count: int) -> dict[str, str]:

@@ -80,10 +80,12 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
     num_contexts = 2 if is_encoder_decoder(model_config) else 1
     sizes = (config, max_model_len, num_contexts, drafted_bytes)
     num_blocks_of = functools.partial(_num_blocks, *sizes)
-    assembled = assemble(config, path, model_config, max_model_len, report, num_blocks_of)
+    check_cache = functools.partial(num_blocks_of, default_bytes=0)
+    assembled = assemble(config, path, model_config, max_model_len, report, check_cache)
     model = assembled.model
     start_ids = assembled.start_ids
-    num_blocks = num_blocks_of(model.bytes_per_token, default_kv_cache_bytes(model.device))
+    default_bytes = default_kv_cache_bytes(model.device)
+    num_blocks = num_blocks_of(model.bytes_per_token, default_bytes=default_bytes)
     model.allocate(num_blocks)
     eos = eos_token_ids(path, model_config, model.vocab_size)
     info = EngineInfo(
@@ -151,7 +153,8 @@ def _num_blocks(
     num_contexts: int,
     drafted_bytes: int,
     bytes_per_token: int,
-    default_bytes: int = 0,
+    *,
+    default_bytes: int,
 ) -> int:
     """For sequences of one context each, or of two: an encoder's input has its own.
 

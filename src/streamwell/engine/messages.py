@@ -14,7 +14,7 @@ from streamwell.core.engine_state import EngineInfo, EngineStats
 from streamwell.core.types import GenerateRequest
 from streamwell.engine.sequence import SequenceOutput
 
-#: What the KV cache takes at most when nothing is said, in bytes.
+#: What the KV cache takes at most of main memory when nothing is said, in bytes.
 DEFAULT_KV_CACHE_BYTES = 1 << 30
 #: A context longer than this is used only when asked for.
 DEFAULT_MAX_MODEL_LEN = 8192
@@ -70,7 +70,8 @@ class EngineConfig(msgspec.Struct, tag="config", frozen=True, kw_only=True):
     cuda_graphs: bool = True
     #: How many times as long a step may take for prompts beside streams; 0 is no limit.
     step_stretch: float = 0.0
-    #: Seconds that a step may take for each prompt beside the streams if all of them are short.
+    #: Seconds that a step may take anyhow if all prompts beside the streams are short; twice as
+    #: long if there are several.
     short_step_s: float = 0.0
     enable_prefix_caching: bool = True
     #: Tokens that prompt lookup guesses per step and sequence; 0 is off.

@@ -8,8 +8,8 @@ encoder's input cannot be cut, is owed: the next steps have that much less.
 
 Large steps compute more tokens per second than small ones, which hardly take less time than it
 takes to read the weights. So there are two exceptions:
-1. Where all prompts are short, a step may take as long as a reader of a stream hardly minds, for
-   each of them: they are over soon, and sooner than in small steps.
+1. Where all prompts are short, a step may take as long as a reader of a stream hardly minds, and
+   twice as long where more than one waits: they are over soon, and sooner than in small steps.
 2. Where more prompts wait than streams run, as many times more tokens are allowed: what many wait
    for comes before the even pace of a few.
 """
@@ -58,9 +58,9 @@ class Pace:
     ) -> None:
         """A mixed step may take `stretch` times as long as one that only decodes; 0 is no limit.
 
-        If all prompts are short, by `max_num_batched_tokens`, it may take `short_step_s` for each
-        of them anyhow.
-        What tokens cost is told by steps of at least `least_told` of them.
+        If all prompts are short, by `max_num_batched_tokens`, it may take `short_step_s` anyhow,
+        and twice as long for more than one. What tokens cost is told by steps of at least
+        `least_told` of them.
         """
         self._stretch = stretch
         self._short_step_s = short_step_s
@@ -89,7 +89,7 @@ class Pace:
         limit = int(even * max(1.0, demand.crowd))
         if not demand.num_prompts or demand.longest_prompt > self._longest_short_prompt:
             return limit
-        short_s = self._short_step_s * demand.num_prompts
+        short_s = self._short_step_s * min(2, demand.num_prompts)
         return max(limit, int((short_s - self._decode_s) / self._token_s))
 
     def observe(

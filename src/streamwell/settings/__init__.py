@@ -98,13 +98,13 @@ class Settings:
     "How many times as long a step may take when prompts are computed beside streams; 0: no limit."
 
     short_step_s: Annotated[float, Parameter(validator=Number(gte=0, lte=60))] = 0.3
-    "Seconds per prompt that a step may take if none is over 4 times --max-num-batched-tokens."
+    "Seconds of a step if no prompt is over 4 times --max-num-batched-tokens; twice for several."
 
     max_queue: Annotated[int, Parameter(validator=_NotNegative)] = 256
     "Choices that may wait beyond --max-num-seqs before requests are refused with 503."
 
     kv_cache_mib: Annotated[int | None, Parameter(validator=_Positive)] = None
-    "Memory of the KV cache in MiB; default: as useful, at most 1024; on GPUs 70 % of the free."
+    "Memory of the KV cache in MiB; default: at most 1024, on a GPU 70 % of the free, or a context."
 
     block_size: Annotated[int, Parameter(validator=Number(gte=1, lte=1024))] = 16
     "Tokens per block of the KV cache."
