@@ -108,10 +108,11 @@ def test_short_prompts_get_a_step_of_their_time() -> None:
 
 
 def test_a_step_for_short_prompts_is_no_shorter_than_for_long_ones() -> None:
-    """Where streams alone take long already, the stretch counts."""
-    slow = a_pace_that_knows(decode_s=0.5)
+    """Where streams alone take long already, the stretch counts; and where a crowd waits."""
+    slow, fast = a_pace_that_knows(decode_s=0.5), a_pace_that_knows()
 
     assert int((STRETCH - 1) * 0.5 / 0.005) == slow.prefill_limit(Demand(1, 1, 10))
+    assert fast.prefill_limit(Demand(1, 12, 5000)) == fast.prefill_limit(Demand(1, 12, 10))
 
 
 def test_prompts_are_measured_without_what_the_cache_had() -> None:

@@ -84,8 +84,7 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
     assembled = assemble(config, path, model_config, max_model_len, report, check_cache)
     model = assembled.model
     start_ids = assembled.start_ids
-    default_bytes = default_kv_cache_bytes(model.device)
-    num_blocks = num_blocks_of(model.bytes_per_token, default_bytes=default_bytes)
+    num_blocks = num_blocks_of(model.bytes_per_token, default_kv_cache_bytes(model.device))
     model.allocate(num_blocks)
     eos = eos_token_ids(path, model_config, model.vocab_size)
     info = EngineInfo(
@@ -153,7 +152,6 @@ def _num_blocks(
     num_contexts: int,
     drafted_bytes: int,
     bytes_per_token: int,
-    *,
     default_bytes: int,
 ) -> int:
     """For sequences of one context each, or of two: an encoder's input has its own.
