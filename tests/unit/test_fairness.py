@@ -70,6 +70,26 @@ def test_short_prompts_cost_a_long_one_half_of_its_steps_at_most() -> None:
     assert 8000 // (BUDGET // 2) + 1 == number + 1
 
 
+@pytest.mark.parametrize(("length", "num_steps"), [(160, 16), (400, 16), (4000, 32)])
+def test_whoever_came_first_is_through_soon(length: int, num_steps: int) -> None:
+    """However many shorter ones come: in sixteen steps, or with half of each where that is less."""
+    bench = roomy()
+    bench.scheduler.add(a_seq("first", length))
+    for number in range(1000):
+        bench.scheduler.add(a_seq(f"s{number}", 9, max_tokens=1))
+
+    assert num_steps == steps_until(bench, "first")
+
+
+def test_whoever_came_first_holds_up_shorter_ones_little() -> None:
+    """Of a step's tokens a prompt of 400 that came first takes a sixteenth of its own: 25."""
+    bench = roomy()
+    bench.scheduler.add(a_seq("first", 400))
+    bench.scheduler.add(a_seq("shorter", 300))
+
+    assert [("shorter", 0, 231), ("first", 0, 25)] == shape_of(bench.plan())
+
+
 def test_a_long_prompt_leaves_nothing_unused() -> None:
     """What a short one does not need, the long one gets."""
     bench = roomy()

@@ -103,7 +103,7 @@ def test_who_waits_for_another_holds_up_nobody() -> None:
         max_num_batched_tokens=8,
     )
 
-    assert [("c", 0, 4), ("a", 0, 4)] == shape_of(bench.plan())
+    assert [("c", 0, 6), ("a", 0, 2)] == shape_of(bench.plan())
 
 
 def test_when_the_one_ahead_goes_the_next_takes_its_place() -> None:

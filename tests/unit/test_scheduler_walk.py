@@ -28,6 +28,8 @@ class Account:
     tokens: list[int] = field(default_factory=list)
     #: Where its next chunk must start.
     num_computed: int = 0
+    #: What was left to compute when it was last admitted.
+    num_admitted: int = 0
     num_preemptions: int = 0
     #: What it must be told with its first output, once it was admitted.
     num_cached: int | None = None
@@ -182,6 +184,7 @@ class Walk:
         """By rank, but for those who wait for their like; with full blocks, never with all."""
         for account in admitted:
             start = account.num_computed = account.seq.num_computed_tokens
+            account.num_admitted = account.need
             assert start % BLOCK_SIZE == 0
             assert account.need >= 1
             num_blocks = self.pool.blocks_for(len(account.seq.encoder_ids))
@@ -194,7 +197,7 @@ class Walk:
                 assert any(waiting.has_beginning_of(other) for other in others)
 
     def check_fairness(self, step: Step, running: set[Account]) -> None:
-        """Limits, decodes first, half for the first in rank, the short before the long."""
+        """Limits, decodes first, a part for the first in rank, the short before the long."""
         chosen = {self.live[chunk.seq.request_id]: chunk.cost for chunk in step.chunks}
         by_rank = sorted(running, key=lambda account: account.seq.rank)
         assert len(chosen) == len(step.chunks)
@@ -207,8 +210,10 @@ class Walk:
         left = self.budget - num_decodes
         most = self.budget
         if prefills:
-            assert chosen[prefills[0]] >= min(prefills[0].need, max(left / 2, prefills[0].least))
-            most = max(most, num_decodes + prefills[0].least)
+            first = prefills[0]
+            part = min(left / 2, first.num_admitted / 16)
+            assert chosen[first] >= min(first.need, max(part, first.least))
+            most = max(most, num_decodes + first.least)
         assert step.num_tokens <= most
         for account in prefills:
             given = chosen.get(account, 0)

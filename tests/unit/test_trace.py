@@ -22,8 +22,8 @@ ARRIVALS = {0: ("a", 6, 10), 1: ("b", 20, 8), 2: ("c", 4, 5), 3: ("d", 4, 6), 5:
 TEXT = """\
 a  Pddddddddd
 b   PPPPddddddd
-c    Pddddd
-d     .....Pddddd
+c    Pdddd
+d     ....Pddddd
 e       .....PPdd
 """
 

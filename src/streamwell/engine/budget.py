@@ -4,9 +4,11 @@ Rules:
 1. Every decode gets its one token.
 2. Prefills get the rest: of a better priority first, and within a priority those with the fewest
    tokens left. So a short prompt does not wait for a long one.
-3. But half of the rest is kept for the prefill that is first in rank. So no stream of short prompts
-   starves a long one: some prefill is first in rank, it gets at least one token in every step, and
-   so each comes to its end, one rank after the other.
+3. But a part of the rest is kept for the prefill that is first in rank: a sixteenth of its tokens,
+   or half of the rest if that is less. So no stream of short prompts starves a long one: whoever is
+   first in rank is through within sixteen steps, or gets on at half pace at the least, and so each
+   comes to its end, one rank after the other. More than that would make two wait for what one of
+   them could have sooner.
 4. Beside decodes, prefills may have a limit of their own (`pace`), down to nothing; not while one
    is among them that has been heard from already, after a crash or a preemption: its reader waits
    in mid-answer, as those of the decodes would. But for that, nothing is left over while somebody
@@ -20,6 +22,9 @@ from __future__ import annotations
 from collections.abc import Sequence as Ordered
 
 from streamwell.engine.sequence import Sequence
+
+#: Whoever is first in rank has computed its tokens after so many steps, if half of each is enough.
+_FIRST_IN_RANK_STEPS = 16
 
 
 def share_budget(
@@ -48,7 +53,7 @@ def share_budget(
     if budget <= 0:
         return plan
     first = prefills[0]
-    kept = min(first.num_uncomputed_tokens, max(-(-budget // 2), _least(first)))
+    kept = min(first.num_uncomputed_tokens, max(_kept(first, budget), _least(first)))
     budget = max(0, budget - kept)
     for seq in sorted(prefills, key=prefill_order):
         budget += kept if seq is first else 0
@@ -57,6 +62,11 @@ def share_budget(
             budget -= num_tokens
             plan[seq] = num_tokens
     return plan
+
+
+def _kept(first: Sequence, budget: int) -> int:
+    """What rule 3 keeps of a budget for the prefill that is first in rank."""
+    return min(-(-budget // 2), -(-first.num_admitted_tokens // _FIRST_IN_RANK_STEPS))
 
 
 def _least(seq: Sequence) -> int:

@@ -6,7 +6,7 @@ Rules:
 2. When blocks run out, the running sequence of the lowest rank is preempted: its blocks are given
    back and its tokens are computed again later. The first in rank always goes on.
 3. Whoever runs gets a share of the step's token budget (`budget`): decodes first, then prefills,
-   the short before the long, but half for the first in rank.
+   the short before the long, but a part for the first in rank.
 4. Whoever is admitted takes over the longest prefix of its tokens that is in the cache, but never
    its last token: at least one must be computed to have logits. A full block can be taken over
    once its tokens are computed. A sequence whose next block is being computed by another, which
