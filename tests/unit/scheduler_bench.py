@@ -98,7 +98,7 @@ class Bench:
             self.scheduler.add(seq)
 
     def plan(self, prefill_limit: int | None = None) -> Step:
-        step = self.scheduler.schedule(prefill_limit)
+        step = self.scheduler.schedule(lambda _: prefill_limit)
         assert step is not None
         self.scheduler.check_integrity()
         return step if self.drafter is None else self.drafter.fill(step)

@@ -172,6 +172,6 @@ def test_an_input_waits_while_the_pace_allows_nothing() -> None:
     bench.step()
     bench.scheduler.add(with_encoder("b", 9))
 
-    steps = [bench.scheduler.schedule(limit) for limit in (0, 1)]
+    steps = [bench.scheduler.schedule(lambda _, limit=limit: limit) for limit in (0, 1)]
 
     assert [[], [("b", 9)]] == [inputs_of(step) for step in steps if step is not None]

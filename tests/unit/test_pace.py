@@ -116,17 +116,27 @@ def test_a_step_for_short_prompts_is_no_shorter_than_for_long_ones() -> None:
 
 
 def test_prompts_are_measured_without_what_the_cache_had() -> None:
-    """A long conversation's new turn is short; and nobody knows how long one is that only waits."""
+    """A long conversation's new turn is short."""
     bench = Bench([with_prompt("first turn", range(40), max_tokens=1)], max_model_len=64)
     bench.drain()
     bench.scheduler.add(a_seq("stream"))
     bench.step()
     bench.scheduler.add(with_prompt("second turn", range(46)))
-    waiting = bench.scheduler.demand
     bench.plan()
 
-    assert Demand(1, 1, 0) == waiting
     assert Demand(1, 1, 6) == bench.scheduler.demand
+
+
+def test_a_long_prompt_is_known_in_its_first_step() -> None:
+    """The pace is asked when it is admitted; who finds no place is computed later."""
+    bench, pace = Bench(max_num_seqs=2, max_model_len=64), Watched()
+    bench.scheduler.add(a_seq("stream"))
+    bench.step()
+    bench.scheduler.add(a_seq("long", 30))
+    bench.scheduler.add(a_seq("longer", 40))
+    bench.scheduler.schedule(pace.prefill_limit)
+
+    assert [Demand(1, 2, 30)] == pace.demands
 
 
 def test_what_a_limit_allows_is_not_owed() -> None:
@@ -172,7 +182,7 @@ def test_the_loop_tells_who_waits() -> None:
     loop.step()
     loop.step()
 
-    assert [Demand(0, 1, 0), Demand(1, 3, 0), Demand(1, 3, 3)] == pace.demands
+    assert [Demand(0, 1, 4), Demand(1, 3, 3), Demand(1, 3, 3)] == pace.demands
 
 
 def test_what_goes_on_owes_nothing_in_the_loop() -> None:

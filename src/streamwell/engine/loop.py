@@ -146,8 +146,7 @@ class EngineLoop:
     def _launch(self) -> _Running | None:
         """Plan a step and launch it, if there is anything to do."""
         least_chance = self._draft_cost.least_chance if self._draft_cost else LEAST_CHANCE
-        limit = self._pace.prefill_limit(self._scheduler.demand)
-        step = self._scheduler.schedule(limit, least_chance)
+        step = self._scheduler.schedule(self._pace.prefill_limit, least_chance)
         if step is None:
             return None
         started_s = time.perf_counter()

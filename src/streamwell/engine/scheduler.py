@@ -23,7 +23,7 @@ Rules:
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from streamwell.core.types import FinishReason
 from streamwell.engine.block_pool import BlockPool
@@ -84,7 +84,7 @@ class Scheduler:
 
     @property
     def demand(self) -> Demand:
-        """What there is to compute, before the next step admits anybody."""
+        """What there is to compute; how long prompts are is told of those that are admitted."""
         prompts = [seq for seq in self._running if seq.num_uncomputed_tokens > 1]
         num_streams = len(self._running) - len(prompts)
         longest = max((seq.num_admitted_tokens for seq in prompts), default=0)
@@ -140,19 +140,22 @@ class Scheduler:
         return [seq.request_id for seq in seqs if seq.adapter == adapter]
 
     def schedule(
-        self, prefill_limit: int | None = None, least_chance: float = LEAST_CHANCE
+        self,
+        prefill_limit: Callable[[Demand], int | None] | None = None,
+        least_chance: float = LEAST_CHANCE,
     ) -> Step | None:
         """Plan the next step, without its guesses; `None` when there is nothing to do.
 
-        `prefill_limit` is how many prompt tokens may be computed beside decodes; `least_chance`
-        is what a guess must have as a chance to be of use.
+        `prefill_limit` tells how many prompt tokens may be computed beside decodes, once it is
+        known who is admitted; `least_chance` is what a guess must have as a chance to be of use.
         """
         at = 0
         while at < len(self._running):  # it gets shorter, from the end
             self._make_room(self._running[at])
             at += 1
         self._admit()
-        plan = share_budget(self._running, self._max_num_batched_tokens, prefill_limit)
+        limit = prefill_limit(self.demand) if prefill_limit is not None else None
+        plan = share_budget(self._running, self._max_num_batched_tokens, limit)
         budget = self._max_num_batched_tokens - sum(plan.values())
         chunks = []
         for seq, num_tokens in plan.items():
