@@ -19,9 +19,29 @@ def test_a_device_without_float64_is_refused(name: str) -> None:
         device_of(name)
 
 
-def test_a_device_is_taken_by_its_name() -> None:
-    """With its number, if it has one."""
+def test_a_device_is_taken_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its number, if it has one; a GPU must be there."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+
     assert ["cpu", "cuda"] == [device_of(name).type for name in ("cpu", "cuda:1")]
+    with pytest.raises(LoadError, match="--device 'cuda:2' is not there: PyTorch finds 2"):
+        device_of("cuda:2")
+
+
+@pytest.mark.parametrize("name", ["", "gpu", "meta", "cuda:x"])
+def test_what_is_no_device_is_refused_by_its_name(name: str) -> None:
+    """It is the flag that is wrong, and not the model."""
+    with pytest.raises(LoadError, match=f"--device '{name}'"):
+        device_of(name)
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a build of PyTorch for CPUs alone."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+    with pytest.raises(LoadError, match="--device 'cuda' is not there: PyTorch finds 0"):
+        device_of("cuda")
 
 
 def test_a_cache_on_a_gpu_has_most_of_what_is_free_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,8 +47,8 @@ def assemble(
 ) -> Assembled:
     """The model in `path`; a damaged folder raises what it happens to raise.
 
-    `check_cache` is told the bytes that a token takes in the cache of a decoder of ours, before its
-    weights are read.
+    `check_cache` is told the bytes that a token takes in the cache of a model of ours, before its
+    weights are packed.
 
     Raises:
         LoadError: it cannot be loaded in the way asked for.
@@ -108,6 +108,8 @@ def _encoder_decoder(plan: Plan) -> Assembled:
         plan.path, dtype, lambda done: plan.report("loading weights", 0.1 + 0.4 * done)
     )
     spec, weights = seq2seq.describe_weights(plan.model_config, generation_config, saved)
+    stack = spec.decoder
+    plan.check_cache(2 * stack.num_layers * stack.num_heads * stack.head_dim * dtype.itemsize)
     quantization = "none"
     plan.report("packing weights", 0.5)
     try:

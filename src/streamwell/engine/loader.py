@@ -6,7 +6,6 @@ nothing in it is executed unless it is trusted.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from streamwell.core.engine_state import EngineInfo
 from streamwell.core.errors import LoadError
 from streamwell.engine.assemble import assemble
 from streamwell.engine.assembled import Assembled
+from streamwell.engine.cache_size import CacheSize
 from streamwell.engine.checkpoint import Report
 from streamwell.engine.draft_loader import load_draft
 from streamwell.engine.draft_model import ModelDrafter
@@ -26,7 +26,7 @@ from streamwell.engine.folder import BROKEN, eos_token_ids, text_config, unserve
 from streamwell.engine.lora.table import AdapterTable
 from streamwell.engine.messages import DEFAULT_MAX_MODEL_LEN, AddAdapter, EngineConfig
 from streamwell.engine.model_runner import ModelRunner
-from streamwell.engine.placement import default_kv_cache_bytes
+from streamwell.engine.placement import default_kv_cache_bytes, device_of
 from streamwell.engine.sampler import Sampler
 from streamwell.engine.seq2seq.families import is_encoder_decoder
 from streamwell.models.cores import num_cores
@@ -78,13 +78,12 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
     draft = load_draft(config, model_config, max_model_len, report)
     drafted_bytes = draft.model.bytes_per_token if draft else 0
     num_contexts = 2 if is_encoder_decoder(model_config) else 1
-    sizes = (config, max_model_len, num_contexts, drafted_bytes)
-    num_blocks_of = functools.partial(_num_blocks, *sizes)
-    check_cache = functools.partial(num_blocks_of, default_bytes=0)
-    assembled = assemble(config, path, model_config, max_model_len, report, check_cache)
+    is_in_main_memory = device_of(config.device).type == "cpu"
+    cache = CacheSize(config, max_model_len, num_contexts, drafted_bytes, is_in_main_memory)
+    assembled = assemble(config, path, model_config, max_model_len, report, cache.check)
     model = assembled.model
     start_ids = assembled.start_ids
-    num_blocks = num_blocks_of(model.bytes_per_token, default_kv_cache_bytes(model.device))
+    num_blocks = cache.num_blocks(model.bytes_per_token, default_kv_cache_bytes(model.device))
     model.allocate(num_blocks)
     eos = eos_token_ids(path, model_config, model.vocab_size)
     info = EngineInfo(
@@ -144,31 +143,3 @@ def _max_model_len(config: EngineConfig, model_config: Mapping[str, Any]) -> int
     if trained and config.max_model_len > trained:
         raise LoadError(f"--max-model-len {config.max_model_len} is over the model's {trained}")
     return config.max_model_len
-
-
-def _num_blocks(
-    config: EngineConfig,
-    max_model_len: int,
-    num_contexts: int,
-    drafted_bytes: int,
-    bytes_per_token: int,
-    default_bytes: int,
-) -> int:
-    """For sequences of one context each, or of two: an encoder's input has its own.
-
-    A token takes `drafted_bytes` more in the cache of a draft model. `default_bytes` is the most
-    that the cache takes when nothing is said, if a sequence fits into that.
-    """
-    block_bytes = (bytes_per_token + drafted_bytes) * config.block_size
-    blocks_per_seq = num_contexts * -(-max_model_len // config.block_size)
-    wanted = config.max_num_seqs * blocks_per_seq
-    if config.kv_cache_bytes is None:
-        return max(blocks_per_seq, min(wanted, default_bytes // block_bytes))
-    num_blocks = config.kv_cache_bytes // block_bytes
-    if num_blocks < blocks_per_seq:
-        raise LoadError(
-            f"a KV cache of {config.kv_cache_bytes} bytes cannot hold one sequence of "
-            f"{max_model_len} tokens ({blocks_per_seq * block_bytes} bytes); "
-            "give it more, or lower --max-model-len"
-        )
-    return min(num_blocks, wanted)

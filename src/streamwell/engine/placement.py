@@ -25,17 +25,34 @@ def device_of(name: str) -> torch.device:
     """The device of this name; `auto` is a GPU where there is one.
 
     Raises:
-        LoadError: its draws cannot be computed there, in 64 bits.
+        LoadError: there is none, or its draws cannot be computed there, in 64 bits.
     """
     if name.partition(":")[0] == "mps":
         raise LoadError("--device mps is not supported: it has no float64; use cpu")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(name)
+    device = _found(name)
     if device.type == "cuda":
         # cuDNN plans attention anew for each length, and keeps all of its plans: a decode step is
         # one token longer than the one before
         torch.backends.cuda.enable_cudnn_sdp(enabled=False)
+    return device
+
+
+def _found(name: str) -> torch.device:
+    """Raises `LoadError` if PyTorch knows no such device, or finds none in this machine."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise LoadError(f"--device {name!r} is not known; it is auto, cpu or cuda") from None
+    if device.type == "cpu":
+        return device
+    accelerator: Any = getattr(torch, device.type, None)
+    if not hasattr(accelerator, "is_available"):
+        raise LoadError(f"--device {name!r} computes nothing; it is auto, cpu or cuda")
+    num_found = accelerator.device_count() if accelerator.is_available() else 0
+    if (device.index or 0) >= num_found:
+        raise LoadError(f"--device {name!r} is not there: PyTorch finds {num_found} of them here")
     return device
 
 

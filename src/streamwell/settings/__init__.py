@@ -24,8 +24,11 @@ __all__ = ["COMPAT", "Settings", "default_data_dir", "refuse_blank_keys"]
 #: The project whose clients and environment `--compat` serves.
 COMPAT = "transformers-openai-api"
 
-_Positive = Number(gte=1)
-_NotNegative = Number(gte=0)
+#: No number is larger: the engine is told them in 64 bits, some of them in bytes instead of MiB.
+_MOST = 2**31 - 1
+_Positive = Number(gte=1, lte=_MOST)
+_NotNegative = Number(gte=0, lte=_MOST)
+_AboveZero = Number(gt=0, lte=_MOST)
 
 
 def default_data_dir() -> Path:
@@ -82,7 +85,7 @@ class Settings:
     cuda_graphs: bool = True
     "On a GPU, launch steps that only decode all at once, where one of our decoders runs."
 
-    max_model_len: Annotated[int | None, Parameter(validator=_Positive)] = None
+    max_model_len: Annotated[int | None, Parameter(validator=Number(gte=2, lte=_MOST))] = None
     "Longest prompt plus answer in tokens; default: the model's own, at most 8192."
 
     max_num_seqs: Annotated[int, Parameter(validator=_Positive, alias="--max-batch-size")] = 64
@@ -168,16 +171,16 @@ class Settings:
     presets_dir: Path | None = None
     "Folder of presets (NAME.toml) beside those in the box; default: none."
 
-    sse_ping_s: Annotated[float, Parameter(validator=Number(gt=0))] = 15.0
+    sse_ping_s: Annotated[float, Parameter(validator=_AboveZero)] = 15.0
     "Seconds of silence after which a stream gets a comment."
 
-    send_timeout_s: Annotated[float, Parameter(validator=Number(gt=0))] = 60.0
+    send_timeout_s: Annotated[float, Parameter(validator=_AboveZero)] = 60.0
     "Seconds that a client may take nothing of what waits for it before its connection is closed."
 
     drain_s: Annotated[float, Parameter(validator=_NotNegative)] = 30.0
     "Seconds that live runs may go on after SIGTERM or Ctrl-C."
 
-    engine_hang_s: Annotated[float, Parameter(validator=Number(gt=0))] = 120.0
+    engine_hang_s: Annotated[float, Parameter(validator=Number(gte=1, lte=_MOST))] = 120.0
     "Seconds that a single step may take before the engine is killed and restarted."
 
     resume_grace_s: Annotated[float, Parameter(validator=_NotNegative)] = 30.0
@@ -192,10 +195,10 @@ class Settings:
     retention_mib: Annotated[int, Parameter(validator=_Positive)] = 4096
     "MiB that ended runs may take in the log; the oldest go first."
 
-    retention_h: Annotated[float, Parameter(validator=Number(gt=0))] = 24.0
+    retention_h: Annotated[float, Parameter(validator=_AboveZero)] = 24.0
     "Hours that ended runs stay in the log."
 
-    retention_stored_h: Annotated[float, Parameter(validator=Number(gt=0))] = 720.0
+    retention_stored_h: Annotated[float, Parameter(validator=_AboveZero)] = 720.0
     "Hours that ended runs stay which the caller asked to store, as responses are by default."
 
     compat: Literal["transformers-openai-api"] | None = None

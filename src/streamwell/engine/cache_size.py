@@ -1,0 +1,65 @@
+"""How large the KV cache is: what was asked for, or what there is room for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamwell.core.errors import LoadError
+from streamwell.engine.messages import EngineConfig
+from streamwell.models.memory import available_bytes
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSize:
+    """For sequences of one context each, or of two: an encoder's input has its own."""
+
+    config: EngineConfig
+    max_model_len: int
+    num_contexts: int
+    #: What a token takes in the cache of a draft model, beside the model's own.
+    drafted_bytes: int
+    is_in_main_memory: bool
+
+    def check(self, bytes_per_token: int) -> None:
+        """Whether a sequence finds room, if a token takes so many bytes: before it is allocated.
+
+        Raises:
+            LoadError: the cache that was given is too small; or none was, and this machine has too
+                little memory for the smallest.
+        """
+        needed = self._blocks_per_seq * self._block_bytes(bytes_per_token)
+        given = self.config.kv_cache_bytes
+        if given is not None and given < needed:
+            raise LoadError(
+                f"a KV cache of {given} bytes cannot hold one sequence of {self.max_model_len} "
+                f"tokens ({needed} bytes); give it more, or lower --max-model-len"
+            )
+        if given is None and self.is_in_main_memory and needed > (free := available_bytes()):
+            raise LoadError(
+                f"a sequence of {self.max_model_len} tokens takes {needed // _MIB} MiB of KV "
+                f"cache, and {free // _MIB} MiB of memory are free; lower --max-model-len"
+            )
+
+    def num_blocks(self, bytes_per_token: int, default_bytes: int) -> int:
+        """How many blocks it has; at most as many as can be used.
+
+        `default_bytes` is the most that the cache takes when nothing is said, if a sequence fits
+        into that.
+
+        Raises:
+            LoadError: see `check`.
+        """
+        self.check(bytes_per_token)
+        given, wanted = self.config.kv_cache_bytes, self.config.max_num_seqs * self._blocks_per_seq
+        num_bytes = default_bytes if given is None else given
+        num_blocks = min(wanted, num_bytes // self._block_bytes(bytes_per_token))
+        return max(self._blocks_per_seq, num_blocks)
+
+    @property
+    def _blocks_per_seq(self) -> int:
+        return self.num_contexts * -(-self.max_model_len // self.config.block_size)
+
+    def _block_bytes(self, bytes_per_token: int) -> int:
+        return (bytes_per_token + self.drafted_bytes) * self.config.block_size
