@@ -206,6 +206,21 @@ def test_an_answer_in_a_conversation_is_finished_without_readers() -> None:
     run(test)
 
 
+def test_an_item_tells_which_model_answered() -> None:
+    """Who asks may leave it to the server; once the run is deleted nobody knows any more."""
+
+    async def test(rig: Rig) -> None:
+        conversation_id = await _create(rig)
+        response = await _answer(rig, conversation_id)
+        question, answer = await _items(rig, conversation_id)
+        assert ("model" in question, response["model"]) == (False, answer["model"])
+
+        await ok(rig, "DELETE", f"{RESPONSES}/{response['id']}")
+        assert (await _items(rig, conversation_id))[-1]["model"] is None
+
+    run(test)
+
+
 def test_one_answer_at_a_time() -> None:
     """Of two requests at once one is answered; the other gets 409 and leaves nothing behind."""
 

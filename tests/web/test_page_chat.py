@@ -563,7 +563,10 @@ def test_a_model_is_loaded_by_hand(page: Page, start_server: StartServer, tmp_pa
 
 
 def test_the_chosen_model_answers(page: Page, start_server: StartServer) -> None:
-    """Each of the built-in models, in one chat; the choice stays with it."""
+    """Each of the built-in models, in one chat; the choice stays with it.
+
+    What is left under an answer is of the model that gave it, of an encoder-decoder its output's.
+    """
     server = start_server("--model", "brooklet-t5", "--num-threads", "1")
     eventually(server.is_open, "the port is open")
     page.open(server.url + "/")
@@ -584,5 +587,8 @@ def test_the_chosen_model_answers(page: Page, start_server: StartServer) -> None
     first, second = _answers(page)
     assert ("42" in first, "forty-two" in second) == (True, True)
     page.sees("document.querySelector('.models')?.value == 'brooklet-t5'")
-    assert page.has("of 2048 left")
+    items = server.client.get(f"/v1/conversations/{_chat_id(page)}/items").json()["data"]
+    said, counted = (item["usage"] for item in items[::-1] if item["role"] == "assistant")
+    assert page.has(f"{4096 - said['total_tokens']} of 4096 left")
+    assert page.has(f"{2048 - counted['completion_tokens']} of 2048 left")
     assert [] == page.complaints()

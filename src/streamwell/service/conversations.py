@@ -48,8 +48,8 @@ MAX_ITEMS = 2048
 MAX_CONVERSATIONS = 10_000
 
 Metadata = tuple[tuple[str, str], ...]
-#: An item, and the events of its run so far if it is an answer.
-Entry = tuple[ConversationItem, list[RunEvent]]
+#: An item; and if it is an answer that is kept, its run's model and events so far.
+Entry = tuple[ConversationItem, str, list[RunEvent]]
 
 
 class Conversations:
@@ -147,7 +147,7 @@ class Conversations:
             _check_room(known, messages, "items")
             items = new_items(messages, _last_id(path_to(known, previous_id)))
             await self._store.append_items(conversation_id, items)
-        return [(item, []) for item in items]
+        return [(item, "", []) for item in items]
 
     async def delete_item(self, conversation_id: str, tenant: str, item_id: str) -> Conversation:
         """Delete one item; what came after it comes after the one before it.
@@ -255,7 +255,9 @@ class Conversations:
         return await self._store.items(conversation_id, page)
 
     async def _entry(self, item: ConversationItem) -> Entry:
-        return item, await self._runs.log.events(item.run_id) if item.run_id else []
+        log = self._runs.log
+        spec = await log.spec(item.run_id) if item.run_id else None
+        return (item, spec.model, await log.events(item.run_id)) if spec else (item, "", [])
 
 
 def _check_room(

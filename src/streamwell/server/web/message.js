@@ -3,7 +3,7 @@
 import { giveResults, regenerate, resend } from './asking.js';
 import { choose, current, liveOf, pending, tree } from './chat.js';
 import { textOf } from './chats.js';
-import { contextLength } from './models.js';
+import { tokensLeft } from './models.js';
 import { copyText, MarkdownView, PlainView } from './view.js';
 import { html, isComposing, signal, useEffect, useLayoutEffect, useRef, useState } from './ui.js';
 
@@ -185,7 +185,7 @@ function Speed({ item, live }) {
   if (speed) parts.push(`first token ${(1000 * speed.firstTokenS).toFixed(0)} ms`);
   if (speed?.tokensPerS) parts.push(`${speed.tokensPerS.toFixed(1)} tokens/s`);
   if (usage) parts.push(`${usage.completion_tokens} tokens`);
-  const context = contextLength();
-  if (usage && context) parts.push(`${Math.max(0, context - usage.total_tokens)} of ${context} left`);
+  const left = usage && tokensLeft(item.model, usage);
+  if (left) parts.push(`${left.count} of ${left.of} left`);
   return parts.length ? html`<span class="speed">${parts.join(' · ')}</span>` : null;
 }

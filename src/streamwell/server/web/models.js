@@ -18,8 +18,13 @@ export function chosenModel() {
   return (model ? all.find(({ id }) => id === model) : all[0]) ?? null;
 }
 
-export function contextLength() {
-  return chosenModel()?.max_model_len ?? null;
+/** What an answer left of its model's context, `{count, of}`; `null` if that is not known any more. */
+export function tokensLeft(id, usage) {
+  const model = models.value.find((other) => other.id === id);
+  if (!model?.max_model_len) return null;
+  // the input of an encoder-decoder has a limit of its own
+  const used = model.max_input_len ? usage.completion_tokens : usage.total_tokens;
+  return { count: Math.max(0, model.max_model_len - used), of: model.max_model_len };
 }
 
 export async function refreshModels() {
