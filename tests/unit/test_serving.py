@@ -63,6 +63,30 @@ def test_an_answer_to_head_has_no_body() -> None:
     assert theirs.send(h11.EndOfMessage()) == ours.send(h11.EndOfMessage())
 
 
+@pytest.mark.parametrize(
+    ("target", "path", "host"),
+    [
+        (b"http://localhost:8000/live", b"/live", b"localhost:8000"),
+        (b"HTTPS://Name/v1/runs?limit=1", b"/v1/runs?limit=1", b"Name"),
+        (b"http://name", b"/", b"name"),
+        (b"http://name?a=/b", b"/?a=/b", b"name"),
+        (b"http:///live", b"/live", b""),
+        (b"/query?url=http://other/", b"/query?url=http://other/", b"test"),
+        (b"*", b"*", b"test"),
+    ],
+)
+def test_a_target_may_name_the_server(target: bytes, path: bytes, host: bytes) -> None:
+    """As it does to a proxy; what it says of the host counts, and the header's does not."""
+    connection = _Connection(h11.SERVER)
+    connection.receive_data(b"OPTIONS %b HTTP/1.1\r\nhost: test\r\nx-a: b\r\n\r\n" % target)
+
+    request = connection.next_event()
+
+    assert isinstance(request, h11.Request)
+    assert (b"OPTIONS", path, b"1.1") == (request.method, request.target, request.http_version)
+    assert [(b"host", host), (b"x-a", b"b")] == list(request.headers)
+
+
 HEAD = b"POST / HTTP/1.1\r\nhost: test\r\n"
 UNFINISHED = [b"", HEAD, HEAD + b"content-length: 10\r\n\r\n123456789"]
 

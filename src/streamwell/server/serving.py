@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import FrameType
@@ -32,15 +33,29 @@ _CLOSE_TIMEOUT_S, _HURRIED_CLOSE_TIMEOUT_S = 5, 1
 _KEEP_ALIVE_S = 75
 #: Request line and headers together.
 MAX_HEADER_BYTES = 16 * 1024
+_URL = re.compile(rb"https?://(?P<host>[^/?]*)(?P<path>.*)", re.IGNORECASE)
 
 
 class _Connection(h11.Connection):
     """h11, but the chunks of a body are framed at once: there is nothing about them to check.
 
-    What is sent is the same. h11 takes ten times as long for it, and that for every token.
+    What is sent is the same. h11 takes ten times as long for it, and that for every token. And a
+    request may name its target as it would to a proxy: servers have to take it (RFC 9112, 3.2.2).
     """
 
     _is_chunked = False
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        if isinstance(event, h11.Request) and (url := _URL.fullmatch(event.target)):
+            others = [(name, value) for name, value in event.headers if name != b"host"]
+            return h11.Request(
+                method=event.method,
+                target=url["path"] if url["path"].startswith(b"/") else b"/" + url["path"],
+                headers=[(b"host", url["host"]), *others],
+                http_version=event.http_version,
+            )
+        return event
 
     def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override] # h11 has overloads
         if self._is_chunked and isinstance(event, h11.Data) and event.data:
