@@ -59,6 +59,19 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True,
         "use_sliding_window": False,
     },
+    "Qwen2.5, longer": _LLAMA
+    | {
+        "model_type": "qwen2",
+        "max_window_layers": 6,
+        "rope_scaling": {
+            "factor": 4.0,
+            "original_max_position_embeddings": 1024,
+            "type": "yarn",
+        },
+        "rope_theta": 1000000.0,
+        "sliding_window": None,
+        "use_sliding_window": False,
+    },
     "Qwen3": _LLAMA
     | {
         "model_type": "qwen3",

@@ -29,6 +29,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "llama-biases-tied": {},
     "llama3-rope": {},
     "llama-linear-rope": {},
+    "llama-yarn": {},
     "qwen2": {},
     "qwen3-tied": {},
     "qwen2-moe": {

@@ -259,6 +259,16 @@ def test_longrope_ends_where_it_would_turn_otherwise(kind: str, change: dict[str
     assert 64 == max_positions(config)
 
 
+@pytest.mark.parametrize(("factor", "reach"), [(4.0, 256), (1.5, 128)])
+def test_yarn_reaches_as_far_as_it_stretches(factor: float, reach: int) -> None:
+    """Configs of Qwen2.5 keep the length that was stretched; others have what came of it."""
+    yarn = {"type": "yarn", "factor": factor, "original_max_position_embeddings": 64}
+    config = CONFIGS["llama"]().to_dict() | {"rope_scaling": yarn}
+    assert 128 == config["max_position_embeddings"]
+
+    assert reach == max_positions(config)
+
+
 @pytest.mark.parametrize("implementation", ["auto", "torch", "transformers"])
 def test_a_model_that_looks_ahead_is_refused(tmp_path: Path, implementation: str) -> None:
     """Those made for embeddings; as one that does not, it would say something else."""

@@ -147,6 +147,10 @@ def _write_config(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
     if nested.get("rope_type") == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(nested["factor"])
+    if nested.get("rope_type") == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(nested["factor"])
+        writer.add_rope_scaling_orig_ctx_len(nested["original_max_position_embeddings"])
     if "short_factor" in rope:
         writer.add_rope_scaling_orig_ctx_len(config["original_max_position_embeddings"])
         writer.add_rope_scaling_attn_factors(_longrope_magnitude(config))

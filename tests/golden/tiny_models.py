@@ -100,6 +100,7 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
         rope_parameters={"rope_type": "default", "rope_theta": 500.0},
     ),
     "llama3-rope": _config(LlamaConfig, rope_parameters=_LLAMA3_ROPE),
+    "llama-yarn": _config(LlamaConfig, rope_parameters=_YARN),
     "llama-linear-rope": _config(
         LlamaConfig,
         rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 3.0},
@@ -173,7 +174,6 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
     ),
     "smollm3": _config(SmolLM3Config, num_hidden_layers=4),
     # what our decoders do not know
-    "llama-yarn": _config(LlamaConfig, rope_parameters=_YARN),
     "cohere2": _config(Cohere2Config, sliding_window=WINDOW, num_hidden_layers=4),
     "exaone4": _config(Exaone4Config, sliding_window=WINDOW, num_hidden_layers=4),
     "opt": _config(OPTConfig),

@@ -34,8 +34,14 @@ ZOO = (
     Entry(
         "Llama 2 and 3, SmolLM, SmolLM2",
         "llama",
-        {"llama": ALL, "llama-biases-tied": ALL, "llama3-rope": ALL, "llama-linear-rope": ALL},
-        "shared heads of keys, biases, tied embeddings, Llama 3 and linear rotary scaling",
+        {
+            "llama": ALL,
+            "llama-biases-tied": ALL,
+            "llama3-rope": ALL,
+            "llama-linear-rope": ALL,
+            "llama-yarn": ALL,
+        },
+        "shared heads of keys, biases, tied embeddings, Llama 3, linear and YaRN rotary scaling",
     ),
     Entry(
         "Qwen2, Qwen2.5", "qwen2", {"qwen2": ALL, "qwen2-window": ALL}, "biases, upper layers slide"
@@ -101,7 +107,6 @@ ZOO = (
     Entry("StarCoder2", "starcoder2", {"starcoder2": ALL}, "layer norms, sliding window"),
     Entry("Granite", "granite", {"granite": ALL}, "four multipliers"),
     Entry("SmolLM3", "smollm3", {"smollm3": ALL}, "layers without rotary embeddings"),
-    Entry("Llama with YaRN", "llama", {"llama-yarn": FOREIGN}, "a rotary scaling we do not have"),
     Entry("Cohere 2", "cohere2", {"cohere2": FOREIGN}, "sliding and global layers"),
     Entry("EXAONE 4", "exaone4", {"exaone4": FOREIGN}, "sliding and global layers"),
     Entry("OPT", "opt", {"opt": FOREIGN}, "learned positions"),

@@ -240,6 +240,25 @@ def test_what_is_no_model_is_named(write: Write) -> None:
             {"llama.rope.scale_linear": 2.0},
             {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
         ),
+        (
+            {
+                "llama.rope.scaling.type": "yarn",
+                "llama.rope.scaling.factor": 1.0,
+                "llama.rope.scaling.attn_factor": 3.0,
+                "llama.rope.scaling.yarn_ext_factor": 1.0,
+                "llama.rope.scaling.yarn_beta_fast": 8.0,
+            },
+            {
+                "rope_scaling": {
+                    "rope_type": "yarn",
+                    "factor": 1.0,
+                    "original_max_position_embeddings": 256,
+                    "attention_factor": 3.0,
+                    "beta_fast": 8.0,
+                    "beta_slow": 1.0,
+                }
+            },
+        ),
         ({"llama.rope.freq_base": 5e5}, {"rope_theta": 5e5}),
         ({"llama.attention.key_length": 16}, {"head_dim": 16}),
         ({"llama.attention.head_count_kv": 1}, {"num_key_value_heads": 1}),
@@ -265,7 +284,16 @@ def test_keys_become_fields(
         ({"general.architecture": "mamba"}, "of the architecture 'mamba'; as GGUF files gemma"),
         ({"general.architecture": None}, "holds no language model"),
         ({"split.count": 3}, "one part of several: merge them"),
-        ({"llama.rope.scaling.type": "yarn"}, "scaling 'yarn' are not known"),
+        ({"llama.rope.scaling.type": "ntk"}, "scaling 'ntk' are not known"),
+        (
+            {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.yarn_ext_factor": 0.5},
+            "says llama.rope.scaling.yarn_ext_factor, which is not understood",
+        ),
+        (
+            {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.yarn_attn_factor": 1.0},
+            "says llama.rope.scaling.yarn_attn_factor, which is not understood",
+        ),
+        ({"llama.rope.scaling.factor": "four"}, "llama.rope.scaling.factor is no number"),
         ({"llama.rope.dimension_count": 2}, "2 elements of a head turn, and not all 4"),
         ({"llama.attention.value_length": 8}, "keys and values of different lengths"),
         ({"llama.attention.max_alibi_bias": 8.0}, "says llama.attention.max_alibi_bias"),

@@ -6,6 +6,7 @@ rotary scalings do, which Transformers' own reading of such files leaves aside.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -118,6 +119,12 @@ class _Keys:
             raise LoadError(f"{self.file}: {self.name}.{key} is missing, or no number or text")
         return value
 
+    def take_number(self, key: str, default: float) -> float:
+        value = self.take(key, default)
+        if isinstance(value, str) or not math.isfinite(value):
+            raise LoadError(f"{self.file}: {self.name}.{key} is no number")
+        return float(value)
+
     def require_none_left(self) -> None:
         left = sorted({k for k, v in self.values.items() if (k, v) not in _USUAL} - _HARMLESS)
         if left:
@@ -154,7 +161,7 @@ def _rope(
     config: Mapping[str, Any],
     header: GgufHeader,
 ) -> dict[str, Any]:
-    """Rotary embeddings, scaled in one of four ways or not at all."""
+    """Rotary embeddings, scaled in one of five ways or not at all."""
     fields: dict[str, Any] = {"rope_theta": keys.take("rope.freq_base", 10_000.0)}
     head_dim = config["head_dim"]
     dim = keys.take("rope.dimension_count", head_dim)
@@ -163,10 +170,10 @@ def _rope(
             raise LoadError(f"{file}: {dim} elements of a head turn, and not all {head_dim}")
         fields["partial_rotary_factor"] = dim / head_dim
     kind = keys.take("rope.scaling.type", "none")
-    factor = keys.take("rope.scaling.factor", 1.0)
-    factor = keys.take("rope.scale_linear", factor)
+    factor = keys.take_number("rope.scaling.factor", 1.0)
+    factor = keys.take_number("rope.scale_linear", factor)
     original = keys.take("rope.scaling.original_context_length", config["max_position_embeddings"])
-    attention_factor = keys.take("rope.scaling.attn_factor", 1.0)
+    attention_factor = keys.take_number("rope.scaling.attn_factor", 1.0)
     short = _factors(file, header.tensors.get("rope_factors_short.weight"))
     freqs = _factors(file, header.tensors.get("rope_freqs.weight"))
     if short or freqs:
@@ -182,9 +189,31 @@ def _rope(
             fields["original_max_position_embeddings"] = config["max_position_embeddings"]
     elif kind == "linear" or (kind == "none" and factor != 1):
         fields["rope_scaling"] = {"rope_type": "linear", "factor": factor}
+    elif kind == "yarn":
+        fields["rope_scaling"] = {
+            "rope_type": "yarn",
+            "factor": factor,
+            "original_max_position_embeddings": original,
+            **_yarn(keys, factor, attention_factor),
+        }
     elif kind != "none":
         raise LoadError(f"{file}: rotary embeddings with scaling {kind!r} are not known here")
     return fields
+
+
+def _yarn(keys: _Keys, factor: float, attention_factor: float) -> dict[str, float]:
+    """YaRN as llama.cpp reads it, and where it slows down as converters write that.
+
+    A share of YaRN (`yarn_ext_factor`) that is not all of it is left over, and `yarn_attn_factor`:
+    converters mean all of the factor by it, llama.cpp does not read it for these architectures.
+    """
+    if keys.values.get("rope.scaling.yarn_ext_factor") == 1:
+        keys.take("rope.scaling.yarn_ext_factor")
+    return {
+        "attention_factor": attention_factor * (1 + 0.1 * math.log(max(factor, 1.0))),
+        "beta_fast": keys.take_number("rope.scaling.yarn_beta_fast", 32.0),
+        "beta_slow": keys.take_number("rope.scaling.yarn_beta_slow", 1.0),
+    }
 
 
 def _factors(file: Path, tensor: TensorInfo | None) -> list[float]:

@@ -59,6 +59,7 @@ def decoder_spec(
     norm_eps = fields.number("rms_norm_eps")
     require(num_heads % num_kv_heads == 0 and head_dim % 2 == 0 and 0 <= norm_eps < 1)
     ropes = [read_rope(fields, head_dim)] * num_layers if ropes is None else ropes
+    reach = max(rope.stretched_to if rope else 0 for rope in ropes)
     limits = [rope.max_positions for rope in ropes if rope and rope.max_positions]
     return DecoderSpec(
         num_layers=num_layers,
@@ -66,7 +67,7 @@ def decoder_spec(
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
         norm_eps=norm_eps,
-        max_position_embeddings=min([fields.size("max_position_embeddings"), *limits]),
+        max_position_embeddings=min([max(fields.size("max_position_embeddings"), reach), *limits]),
         tie_word_embeddings=fields.flag("tie_word_embeddings"),
         windows=tuple(windows or [None] * num_layers),
         ropes=tuple(ropes),

@@ -92,7 +92,9 @@ QWEN3 = Family(read=_qwen3, defaults=_QWEN_DEFAULTS)
 def _phi3(fields: Fields) -> DecoderSpec:
     head_dim = fields.size("hidden_size") // fields.size("num_attention_heads")
     require(fields.given("head_dim") in (None, head_dim))
-    ropes = [read_rope(fields, head_dim, part=1.0)] * fields.num_layers
+    rope = read_rope(fields, head_dim, part=1.0)
+    require(not rope.stretched_to)  # what its configs have called YaRN was LongRoPE
+    ropes = [rope] * fields.num_layers
     return decoder_spec(fields, head_dim=head_dim, ropes=ropes, windows=same_window(fields))
 
 

@@ -10,6 +10,8 @@ from streamwell.engine.families.fields import Fields, number, require
 from streamwell.engine.families.spec import Llama3Scaling, Rope
 
 DEFAULT_THETA = 10_000.0
+#: More of them are a mistake, or mean harm.
+_MAX_POSITIONS = 1 << 31
 
 
 def read_rope(
@@ -53,6 +55,8 @@ def parse_rope(given: Mapping[str, Any], dim: int, fields: Fields) -> Rope:
         return Rope(theta=theta, dim=dim, llama3=_llama3(given, fields))
     if kind in ("longrope", "su"):
         return _longrope(given, theta, dim, fields)
+    if kind == "yarn":
+        return _yarn(given, theta, dim, fields)
     # frequencies of "dynamic" change beyond the trained positions only, and those are not served
     require(kind in ("default", "dynamic"))
     return Rope(theta=theta, dim=dim)
@@ -92,6 +96,52 @@ def _longrope(given: Mapping[str, Any], theta: float, dim: int, fields: Fields) 
         magnitude=number(magnitude),
         max_positions=original,
     )
+
+
+def _yarn(given: Mapping[str, Any], theta: float, dim: int, fields: Fields) -> Rope:
+    """YaRN (Peng et al. 2023): what turns slowly is divided by a factor, what turns fast stays.
+
+    Slow is what turns fewer than `beta_slow` times within the original context, fast what turns
+    more than `beta_fast` times; those between are blended.
+    """
+    original = fields.given("original_max_position_embeddings")
+    if original is None:
+        original = given.get("original_max_position_embeddings")
+    original = fields.size("max_position_embeddings") if original is None else _positive(original)
+    factor = given.get("factor")
+    factor = fields.size("max_position_embeddings") / original if factor is None else factor
+    factor = number(factor)
+    require(theta > 1 and factor > 0 and original * factor < _MAX_POSITIONS)
+
+    def pair_that_turns(times: float) -> float:
+        require(times > 0)
+        return dim * math.log(original / (times * 2 * math.pi)) / (2 * math.log(theta))
+
+    fast = pair_that_turns(number(given.get("beta_fast") or 32))
+    slow = pair_that_turns(number(given.get("beta_slow") or 1))
+    if given.get("truncate", True):
+        fast, slow = math.floor(fast), math.ceil(slow)
+    fast, slow = max(fast, 0), min(slow, dim - 1)
+    width = slow - fast or 0.001
+    slowness = (min(max((pair - fast) / width, 0.0), 1.0) for pair in range(dim // 2))
+    return Rope(
+        theta=theta,
+        dim=dim,
+        divisors=tuple(1 / (share / factor + 1 - share) for share in slowness),
+        magnitude=_yarn_magnitude(given, factor),
+        stretched_to=int(original * factor),
+    )
+
+
+def _yarn_magnitude(given: Mapping[str, Any], factor: float) -> float:
+    """Factor of cosines and sines, as Transformers computes it where it is not given."""
+    if given.get("attention_factor") is not None:
+        return number(given["attention_factor"])
+    growth = 0.1 * math.log(max(factor, 1.0))
+    scale, scale_of_all = given.get("mscale"), given.get("mscale_all_dim")
+    if scale and scale_of_all:
+        return (1 + number(scale) * growth) / (1 + number(scale_of_all) * growth)
+    return 1 + growth
 
 
 def _positive(value: Any) -> int:  # noqa: ANN401 - as JSON has it

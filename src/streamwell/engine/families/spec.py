@@ -33,6 +33,8 @@ class Rope:
     magnitude: float = 1.0
     #: Positions from here on would turn in another way.
     max_positions: int | None = None
+    #: So many are meant to be asked for, though the config may name what they were stretched from.
+    stretched_to: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
