@@ -27,9 +27,10 @@ import psutil
 from bench.load import drive
 from bench.models import model_folder
 from bench.report import machine, print_machine
-from bench.server import LEVEL_TIMEOUT_S, Target, running
+from bench.server import LEVEL_TIMEOUT_S
 from streamwell.cli.bench.figures import percentile
 from streamwell.store.sqlite import SqliteStore
+from training.server_process import Target, running
 
 LEVELS = ("memory", "process", "disk")
 STEP_S, READ_TOKENS = 0.05, 200

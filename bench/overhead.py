@@ -20,8 +20,9 @@ from transformers import AutoTokenizer
 from bench.latency import Engine
 from bench.load import drive
 from bench.models import model_folder
-from bench.server import LEVEL_TIMEOUT_S, Prompts, ours, running
+from bench.server import LEVEL_TIMEOUT_S, Prompts, ours
 from bench.settings import PRECISIONS
+from training.server_process import running
 
 
 def offline(

@@ -20,8 +20,9 @@ from typing import Any
 import psutil
 
 from bench.load import drive
-from bench.server import LEVEL_TIMEOUT_S, Target, running
+from bench.server import LEVEL_TIMEOUT_S
 from streamwell.cli.bench.recording import Answer
+from training.server_process import Target, running
 
 NUM_TOKENS = 200
 _SERVE = (sys.executable, "-m", "streamwell", "serve", "brooklet", "--num-threads", "1")

@@ -8,21 +8,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import os
 import random
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import httpx2
 
 from bench.command import command_line, publish
 from bench.load import drive
@@ -31,12 +24,13 @@ from bench.report import OURS, Column, machine, print_machine, resolve_dtype
 from bench.settings import AS_SAVED, PEER_NUM_BLOCKS, QUANTIZED
 from streamwell.cli.bench.figures import percentile
 from streamwell.cli.bench.recording import Answer
+from training.server_process import Target, running
 
 MIN_NEW_TOKENS, MAX_NEW_TOKENS = 32, 64
 MIN_PROMPT_TOKENS, MAX_PROMPT_TOKENS = 150, 400
 #: Requests of all clients together, at the least, so that a client alone has more than one or two.
 MIN_REQUESTS = 4
-START_TIMEOUT_S, LEVEL_TIMEOUT_S, STOP_TIMEOUT_S = 900.0, 1200.0, 60.0
+LEVEL_TIMEOUT_S = 1200.0
 
 COLUMNS = {
     "tok_s": Column("tok/s", more_is_better=True),
@@ -45,19 +39,6 @@ COLUMNS = {
     "itl_p50_ms": Column("ITL p50 ms", more_is_better=False),
     "itl_p99_ms": Column("ITL p99 ms", more_is_better=False),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A server to measure."""
-
-    name: str
-    #: Its command line, but for the address.
-    command: tuple[str, ...]
-    #: The name that requests give its model.
-    model: str = ""
-    #: What it gets beside our own environment.
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,50 +77,6 @@ def transformers_serve(
         Target("transformers serve, batching", (*serve, *batching), str(folder), environment or {}),
         Target("transformers serve", serve, str(folder), environment or {}),
     ]
-
-
-@contextlib.contextmanager
-def running(target: Target, log_path: Path) -> Iterator[str]:
-    """Start a server, yield its address once it is ready, and stop it in the end.
-
-    Raises:
-        RuntimeError: it did not start; its own last words are in the message.
-    """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    address = ("--host", "127.0.0.1", "--port", str(port))
-    with log_path.open("wb") as log:
-        try:
-            process = subprocess.Popen(
-                (*target.command, *address),
-                stdout=log,
-                stderr=log,
-                env=os.environ | target.environment,
-            )
-        except OSError as error:
-            raise RuntimeError(str(error)) from error
-    try:
-        _wait_until_ready(process, f"http://127.0.0.1:{port}", log_path)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _wait_until_ready(process: subprocess.Popen[bytes], base_url: str, log_path: Path) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(httpx2.TransportError):
-            if httpx2.get(f"{base_url}/health", trust_env=False).status_code == 200:
-                return
-        time.sleep(0.2)
-    last_words = log_path.read_text(encoding="utf-8", errors="replace").strip()
-    raise RuntimeError(f"not ready (exit code {process.poll()}): {last_words[-400:]}")
 
 
 class Prompts:

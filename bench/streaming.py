@@ -25,7 +25,8 @@ import psutil
 
 from bench.load import drive
 from bench.report import Column, machine, print_machine, print_summary, summarize, write_json
-from bench.server import LEVEL_TIMEOUT_S, Target, running
+from bench.server import LEVEL_TIMEOUT_S
+from training.server_process import Target, running
 
 COLUMNS = {
     "cpu_us": Column("server CPU us/token", more_is_better=False),

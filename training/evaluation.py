@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.server import Target, running
+from training.server_process import Target, running
 
 
 @dataclass

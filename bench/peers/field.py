@@ -21,9 +21,10 @@ from bench.peers.places import (
 )
 from bench.report import OURS
 from bench.roofline import bound, measure_machine, model_size
-from bench.server import Target, ours, transformers_serve
+from bench.server import ours, transformers_serve
 from bench.settings import AS_SAVED, QUANTIZED
 from streamwell.models.resolve import resolve
+from training.server_process import Target
 
 
 @dataclass(frozen=True, slots=True)

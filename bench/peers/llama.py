@@ -9,7 +9,8 @@ from pathlib import Path
 
 from bench.cases import Case, Measures
 from bench.peers.places import LLAMA_PROGRAMS, openmp_places
-from bench.server import MAX_NEW_TOKENS, MAX_PROMPT_TOKENS, Target
+from bench.server import MAX_NEW_TOKENS, MAX_PROMPT_TOKENS
+from training.server_process import Target
 
 #: Tokens of a server's slot: the prompt may grow when it is tokenized again, and gets a template.
 SLOT_TOKENS = 2 * (MAX_PROMPT_TOKENS + MAX_NEW_TOKENS)

@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 
 from bench.report import machine, print_machine
-from bench.server import Target, running
 from bench.stress.graph import draw, panels
+from training.server_process import Target, running
 
 ROOT = Path(__file__).parents[2]
 USERS = Path(__file__).with_name("users.py")
