@@ -400,6 +400,19 @@ def rotary_factor_of_zero(folder: Path) -> None:
     change(folder, "config.json", rope_parameters=rope)
 
 
+@_engine("rope_scaling.original_max_position_embeddings is -5, not above zero")
+def stretched_from_less_than_nothing(folder: Path) -> None:
+    yarn = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": -5}
+    change(folder, "config.json", rope_scaling=yarn)
+
+
+@_engine("rope_scaling.attention_factor is '1', not a number")
+def attention_factor_in_quotes(folder: Path) -> None:
+    change(
+        folder, "config.json", rope_scaling={"type": "yarn", "factor": 4, "attention_factor": "1"}
+    )
+
+
 @_engine("quantization_config is 4, not an object")
 def quantization_that_is_a_number(folder: Path) -> None:
     change(folder, "config.json", quantization_config=4)

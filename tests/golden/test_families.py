@@ -86,6 +86,11 @@ def test_what_is_not_fully_known_is_not_guessed(name: str) -> None:
         ("phi3-longrope", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}),
         ("llama", {"rope_scaling": {"type": "yarn", "factor": 1e30}}),
         ("llama", {"rope_scaling": {"type": "yarn", "factor": 4.0, "beta_fast": -1}}),
+        ("llama", {"rope_scaling": {"type": "yarn", "factor": 4.0, "beta_slow": 1e-310}}),
+        (
+            "llama",
+            {"rope_scaling": {"type": "yarn", "factor": 4, "mscale": 1, "mscale_all_dim": -9}},
+        ),
         ("gpt2", {"scale_attn_by_inverse_layer_idx": True}),
         ("gpt2", {"add_cross_attention": True}),
         ("gpt2", {"num_hidden_layers": 3}),

@@ -46,8 +46,11 @@ _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 #: Finite numbers, or null.
 _NUMBERS = frozenset(
     {
+        "attention_factor",
         "layer_norm_eps",
         "layer_norm_epsilon",
+        "mscale",
+        "mscale_all_dim",
         "norm_eps",
         "norm_epsilon",
         "rms_norm_eps",
@@ -56,7 +59,16 @@ _NUMBERS = frozenset(
     }
 )
 #: Numbers that something is divided by, in what is said of rotary embeddings.
-_DIVISORS = frozenset({"factor", "high_freq_factor", "low_freq_factor"})
+_DIVISORS = frozenset(
+    {
+        "beta_fast",
+        "beta_slow",
+        "factor",
+        "high_freq_factor",
+        "low_freq_factor",
+        "original_max_position_embeddings",
+    }
+)
 #: Ids of tokens, one or several; -1 and the like stand for none.
 _TOKEN_IDS = ("bos_token_id", "decoder_start_token_id", "eos_token_id", "pad_token_id")
 #: The least and the most of what `generation_config.json` says; beyond it nothing has a meaning.

@@ -31,7 +31,7 @@ class HostCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket") and not self._is_ours(scope):
-            message = "the Host header names another server; see --allowed-hosts"
+            message = "the Host header, or the URL, names another server; see --allowed-hosts"
             refusal = error_response(403, message, "permission_error", code="wrong_host")
             await refusal(scope, receive, send)
             return

@@ -114,7 +114,7 @@ def _yarn(given: Mapping[str, Any], theta: float, dim: int, fields: Fields) -> R
     require(theta > 1 and factor > 0 and original * factor < _MAX_POSITIONS)
 
     def pair_that_turns(times: float) -> float:
-        require(times > 0)
+        require(1e-6 < times < 1e6)
         return dim * math.log(original / (times * 2 * math.pi)) / (2 * math.log(theta))
 
     fast = pair_that_turns(number(given.get("beta_fast") or 32))
@@ -140,7 +140,9 @@ def _yarn_magnitude(given: Mapping[str, Any], factor: float) -> float:
     growth = 0.1 * math.log(max(factor, 1.0))
     scale, scale_of_all = given.get("mscale"), given.get("mscale_all_dim")
     if scale and scale_of_all:
-        return (1 + number(scale) * growth) / (1 + number(scale_of_all) * growth)
+        whole = 1 + number(scale_of_all) * growth
+        require(whole > 0)
+        return (1 + number(scale) * growth) / whole
     return 1 + growth
 
 
