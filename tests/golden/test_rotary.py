@@ -28,7 +28,6 @@ def turns_of(config: LlamaConfig) -> tuple[torch.Tensor, torch.Tensor]:
     [
         {},
         {"original_max_position_embeddings": 4096},
-        {"original_max_position_embeddings": None},
         {"original_max_position_embeddings": 4096, "factor": None},
         {"beta_fast": 8, "beta_slow": 2},
         {"truncate": False},
@@ -45,7 +44,6 @@ def turns_of(config: LlamaConfig) -> tuple[torch.Tensor, torch.Tensor]:
 def test_yarn_turns_as_in_transformers(changes: dict[str, Any]) -> None:
     """With each of its settings, those that are left out included, to a few units of float32."""
     rope = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0} | changes
-    rope = {name: value for name, value in rope.items() if name == "factor" or value is not None}
     config = CONFIGS["llama"]().to_dict() | {
         "head_dim": 64,
         "max_position_embeddings": 16384,

@@ -161,7 +161,7 @@ def _rope(
     config: Mapping[str, Any],
     header: GgufHeader,
 ) -> dict[str, Any]:
-    """Rotary embeddings, scaled in one of five ways or not at all."""
+    """Rotary embeddings, of all of a head or a part of it."""
     fields: dict[str, Any] = {"rope_theta": keys.take("rope.freq_base", 10_000.0)}
     head_dim = config["head_dim"]
     dim = keys.take("rope.dimension_count", head_dim)
@@ -169,36 +169,44 @@ def _rope(
         if not architecture.turns_partly or type(dim) is not int or not 0 < dim < head_dim:
             raise LoadError(f"{file}: {dim} elements of a head turn, and not all {head_dim}")
         fields["partial_rotary_factor"] = dim / head_dim
+    return fields | _scaling(keys, config, header)
+
+
+def _scaling(keys: _Keys, config: Mapping[str, Any], header: GgufHeader) -> dict[str, Any]:
+    """How rotary embeddings are scaled, in one of four ways or not at all."""
+    file = keys.file
     kind = keys.take("rope.scaling.type", "none")
     factor = keys.take_number("rope.scaling.factor", 1.0)
     factor = keys.take_number("rope.scale_linear", factor)
-    original = keys.take("rope.scaling.original_context_length", config["max_position_embeddings"])
+    trained = config["max_position_embeddings"]
+    original = keys.take("rope.scaling.original_context_length", trained)
     attention_factor = keys.take_number("rope.scaling.attn_factor", 1.0)
     short = _factors(file, header.tensors.get("rope_factors_short.weight"))
     freqs = _factors(file, header.tensors.get("rope_freqs.weight"))
     if short or freqs:
         long = _factors(file, header.tensors.get("rope_factors_long.weight"))
-        fields["original_max_position_embeddings"] = original
-        fields["rope_scaling"] = {
+        scaling = {
             "rope_type": "longrope",
             "short_factor": short or freqs,
             "long_factor": long or freqs,
             "attention_factor": attention_factor,
         }
-        if freqs:  # Llama 3.1 and later: the same factors for every position
-            fields["original_max_position_embeddings"] = config["max_position_embeddings"]
-    elif kind == "linear" or (kind == "none" and factor != 1):
-        fields["rope_scaling"] = {"rope_type": "linear", "factor": factor}
-    elif kind == "yarn":
-        fields["rope_scaling"] = {
+        # Llama 3.1 and later: the same factors for every position
+        original = trained if freqs else original
+        return {"original_max_position_embeddings": original, "rope_scaling": scaling}
+    if kind == "yarn":
+        scaling = {
             "rope_type": "yarn",
             "factor": factor,
             "original_max_position_embeddings": original,
             **_yarn(keys, factor, attention_factor),
         }
-    elif kind != "none":
+        return {"rope_scaling": scaling}
+    if kind == "linear" or (kind == "none" and factor != 1):
+        return {"rope_scaling": {"rope_type": "linear", "factor": factor}}
+    if kind != "none":
         raise LoadError(f"{file}: rotary embeddings with scaling {kind!r} are not known here")
-    return fields
+    return {}
 
 
 def _yarn(keys: _Keys, factor: float, attention_factor: float) -> dict[str, float]:

@@ -58,8 +58,8 @@ _NUMBERS = frozenset(
         "rope_theta",
     }
 )
-#: Numbers that something is divided by, in what is said of rotary embeddings.
-_DIVISORS = frozenset(
+#: Numbers above zero, in what is said of rotary embeddings.
+_POSITIVE = frozenset(
     {
         "beta_fast",
         "beta_slow",
@@ -138,10 +138,10 @@ def _problem(name: str, value: object) -> str | None:
     if name in _SIZES and not isinstance(value, list):
         is_size = isinstance(value, int) and not isinstance(value, bool) and value > 0
         return None if is_size else "not a whole number above zero"
-    if name in _NUMBERS or name in _DIVISORS:
+    if name in _NUMBERS or name in _POSITIVE:
         if not _is_number(value):
             return "not a number"
-        if name in _DIVISORS and not value > 0:
+        if name in _POSITIVE and not value > 0:
             return "not above zero"
     return None
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 #: Beyond these a config is a mistake, or means harm.
-_MAX_SIZE, _MAX_LAYERS, _MAX_NUMBER = 1 << 31, 10_000, 1e30
+MAX_SIZE, _MAX_LAYERS, _MAX_NUMBER = 1 << 31, 10_000, 1e30
 #: Fields that change any model in ways that no mapping knows.
 _FOREIGN = ("quantization_config", "per_layer_config")
 
@@ -62,7 +62,7 @@ class Fields:
         """A positive integer; `null` is what JSON's null stands for."""
         found = self.get(*names)
         value: Any = null if found is None else found
-        require(type(value) is int and 0 < value < _MAX_SIZE)
+        require(type(value) is int and 0 < value < MAX_SIZE)
         return int(value)
 
     def optional_size(self, name: str) -> int | None:

@@ -6,12 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from streamwell.engine.families.fields import Fields, number, require
+from streamwell.engine.families.fields import MAX_SIZE, Fields, number, require
 from streamwell.engine.families.spec import Llama3Scaling, Rope
 
 DEFAULT_THETA = 10_000.0
-#: More of them are a mistake, or mean harm.
-_MAX_POSITIONS = 1 << 31
 
 
 def read_rope(
@@ -77,17 +75,12 @@ def _longrope(given: Mapping[str, Any], theta: float, dim: int, fields: Fields) 
 
     Beyond it the factors are others, for old positions too: what is cached would not fit them.
     """
-    original = fields.given("original_max_position_embeddings")
-    if original is None:
-        original = given.get("original_max_position_embeddings")
-    original = _positive(original)
+    original = _positive(_original(given, fields))
     short = given.get("short_factor")
     require(isinstance(short, list) and len(short) == dim // 2)
     magnitude = given.get("attention_factor")
     if magnitude is None:
-        factor = given.get("factor")
-        factor = fields.size("max_position_embeddings") / original if factor is None else factor
-        excess = max(number(factor), 1.0)
+        excess = max(_factor(given, original, fields), 1.0)
         magnitude = math.sqrt(1 + math.log(excess) / math.log(original))
     return Rope(
         theta=theta,
@@ -104,14 +97,10 @@ def _yarn(given: Mapping[str, Any], theta: float, dim: int, fields: Fields) -> R
     Slow is what turns fewer than `beta_slow` times within the original context, fast what turns
     more than `beta_fast` times; those between are blended.
     """
-    original = fields.given("original_max_position_embeddings")
-    if original is None:
-        original = given.get("original_max_position_embeddings")
+    original = _original(given, fields)
     original = fields.size("max_position_embeddings") if original is None else _positive(original)
-    factor = given.get("factor")
-    factor = fields.size("max_position_embeddings") / original if factor is None else factor
-    factor = number(factor)
-    require(theta > 1 and factor > 0 and original * factor < _MAX_POSITIONS)
+    factor = _factor(given, original, fields)
+    require(theta > 1 and factor > 0 and original * factor < MAX_SIZE)
 
     def pair_that_turns(times: float) -> float:
         require(1e-6 < times < 1e6)
@@ -144,6 +133,18 @@ def _yarn_magnitude(given: Mapping[str, Any], factor: float) -> float:
         require(whole > 0)
         return (1 + number(scale) * growth) / whole
     return 1 + growth
+
+
+def _original(given: Mapping[str, Any], fields: Fields) -> Any:  # noqa: ANN401 - as JSON has it
+    """The context that a model was trained with first; what the config itself says comes first."""
+    outside = fields.given("original_max_position_embeddings")
+    return given.get("original_max_position_embeddings") if outside is None else outside
+
+
+def _factor(given: Mapping[str, Any], original: int, fields: Fields) -> float:
+    """How many times as long the context has become."""
+    factor = given.get("factor")
+    return fields.size("max_position_embeddings") / original if factor is None else number(factor)
 
 
 def _positive(value: Any) -> int:  # noqa: ANN401 - as JSON has it
