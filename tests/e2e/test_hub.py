@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from hub_stand_in import MAIN, OTHER, Hub, Repository, files_of, serving
+from tiny_gguf import write_gguf
 
 from streamwell.models import brooklet_path
 
@@ -162,6 +163,28 @@ def test_a_hub_that_says_nothing_is_not_waited_for(machine: Machine) -> None:
 
     assert f"{url} gave no answer within 1 s" in refusal
     assert time.monotonic() - start_s < 30
+
+
+def test_all_parts_of_a_gguf_file_are_downloaded(
+    hub: Hub, machine: Machine, tmp_path: Path
+) -> None:
+    """Whichever of them is named; later they are found in the cache."""
+    first = write_gguf(brooklet_path(), tmp_path / "parts" / "b.gguf", part_tensors=30)
+    parts = files_of(first.parent)
+    hub.repositories["org/parts"] = Repository({MAIN: parts | {"a.gguf": b"never"}})
+    cache = {"XDG_CACHE_HOME": str(tmp_path)}
+
+    (made, _), (_, refusal) = machine.resolve(
+        (f"org/parts:{max(parts)}",), ("org/parts",), url=hub.url, **cache
+    )
+
+    assert sorted(parts) == sorted(hub.fetched("org/parts"))
+    assert f"there are a.gguf, {first.name}" in refusal
+    [(again, _)] = machine.resolve(
+        (f"org/parts:{first.name}",), url=hub.url, HF_HUB_OFFLINE="1", **cache
+    )
+    assert made is not None
+    assert made == again
 
 
 #: Names, what is said to who sends no token, and to who sends a wrong one where that is not it.

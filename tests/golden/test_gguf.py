@@ -86,6 +86,18 @@ def test_tokens_are_those_of_the_model_that_was_converted(tmp_path: Path, name: 
     assert reference_tokens(folder, requests) == tokens
 
 
+def test_a_file_in_parts_is_the_same_model(tmp_path: Path) -> None:
+    """A layer's tensors may be in several, and factors of rotary embeddings in any of them."""
+    folder = build_changed("llama3-rope", tmp_path / "model")
+    requests = make_requests(VOCAB_SIZE)[:8]
+
+    first = write_gguf(folder, tmp_path / "parts" / "model.gguf", "Q4_0", part_tensors=5)
+
+    assert 3 < len(list(first.parent.iterdir()))
+    whole = write_gguf(folder, tmp_path / "model.gguf", "Q4_0")
+    assert serve(whole, requests) == serve(first, requests)
+
+
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0"])
 def test_tokens_are_those_of_transformers_with_the_same_file(tmp_path: Path, kind: str) -> None:
     """Rounded weights are turned back into the floats that they stand for."""

@@ -64,15 +64,18 @@ def write_gguf(
     kind: str = "F32",
     *,
     kinds: Mapping[str, str] = MappingProxyType({}),
+    part_tensors: int = 0,
     **metadata: int,
 ) -> Path:
     """Convert the model in `folder`; matrices become `kind`, if their rows are whole blocks.
 
-    Those named in `kinds`, as a GGUF file names those of a layer, become another.
+    Those named in `kinds`, as a GGUF file names those of a layer, become another. With
+    `part_tensors`, it becomes several files of so many tensors each; returns the first.
     """
     config = json.loads((folder / "config.json").read_text())
     arch, is_permuted, adds_one = _KINDS[config["model_type"]]
-    writer = gguf.GGUFWriter(file, arch)
+    file.parent.mkdir(exist_ok=True)
+    writer = gguf.GGUFWriter(file, arch, split_max_tensors=part_tensors)
     _write_config(writer, config)
     _write_vocabulary(writer, folder, config)
     for key, value in metadata.items():
@@ -91,7 +94,7 @@ def write_gguf(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return file
+    return min(file.parent.glob(f"{file.stem}-*-of-*.gguf")) if part_tensors else file
 
 
 def _add(writer: gguf.GGUFWriter, name: str, tensor: torch.Tensor, kind: str) -> None:

@@ -185,7 +185,7 @@ def test_weights_of_a_layer_that_is_not_there_are_refused(write: Write) -> None:
     file.write_bytes(gguf(LLAMA, [Tensor("blk.1.attn_norm.weight", (8,))], bytes(32)))
 
     with pytest.raises(LoadError, match="layer 1, and its block_count is 1"):
-        GgufWeights(file, torch.float32)
+        GgufWeights([file], torch.float32)
 
 
 def test_it_is_made_once_for_each_file(write: Write) -> None:
@@ -283,7 +283,6 @@ def test_keys_become_fields(
     [
         ({"general.architecture": "mamba"}, "of the architecture 'mamba'; as GGUF files gemma"),
         ({"general.architecture": None}, "holds no language model"),
-        ({"split.count": 3}, "one part of several: merge them"),
         ({"llama.rope.scaling.type": "ntk"}, "scaling 'ntk' are not known"),
         (
             {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.yarn_ext_factor": 0.5},

@@ -74,7 +74,10 @@ def open_checkpoint(path: Path, dtype: torch.dtype, progress: Progress) -> Check
         LoadError: a GGUF file cannot be read, or a bias is missing that other blocks have.
     """
     files = weight_files(path)
-    saved = GgufWeights(files[0].resolve(), dtype) if is_gguf(path) else _Safetensors(files)
+    if is_gguf(path):
+        saved: SavedWeights = GgufWeights([file.resolve() for file in files], dtype)
+    else:
+        saved = _Safetensors(files)
     if missing := missing_biases(saved.outline):
         raise LoadError(f"{given(path)} has no weights {missing[0]!r}")
     return Checkpoint(saved, progress)

@@ -1,13 +1,13 @@
-"""Reads the tensors of a GGUF file, under the names and in the layouts of Transformers.
+"""Reads the tensors of GGUF files, under the names and in the layouts of Transformers.
 
 Rounded ones are turned back into floats by the `gguf` package of llama.cpp, some rows at a time.
-None of them is a view of the file, which may be replaced while the model is used.
+None of them is a view of a file, which may be replaced while the model is used.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,25 +31,31 @@ _MAX_EXPERTS = 4096
 
 
 class GgufWeights(SavedWeights):
-    """The tensors of a file by Transformers' names; those that are rounded in it as `dtype`."""
+    """The tensors of a model by Transformers' names; those that are rounded in it as `dtype`."""
 
-    def __init__(self, file: Path, dtype: torch.dtype) -> None:
-        """Raises `LoadError`: a tensor is not known, or the package to read it is not installed."""
-        header = read_gguf(file)
-        architecture = architecture_of(header.metadata)
+    def __init__(self, files: Sequence[Path], dtype: torch.dtype) -> None:
+        """`files` are the parts of one model; the first says what it is.
+
+        Raises:
+            LoadError: a tensor is not known, or the package to read it is not installed.
+        """
+        headers = [read_gguf(file) for file in files]
+        metadata = headers[0].metadata
+        architecture = architecture_of(metadata)
         if architecture is None:
-            raise LoadError(f"{file} is of an architecture that is not known")
-        self._architecture, self._heads = architecture, _heads(header.metadata)
+            raise LoadError(f"{files[0]} is of an architecture that is not known")
+        self._architecture, self._heads = architecture, _heads(metadata)
         self._dtype = dtype
-        # torch wants what could be written to; slices of `memmap` itself are slow to make
-        self._content = np.asarray(np.memmap(file, dtype=np.uint8, mode="c"))
-        _check_layers(file, header)
-        self._infos = {
-            name: info
-            for saved_name, saved_info in header.tensors.items()
-            if saved_name not in _FACTORS
-            for name, info in _renamed(file, saved_name, saved_info, architecture)
-        }
+        self._infos: dict[str, TensorInfo] = {}
+        #: The whole file that a tensor is in.
+        self._contents: dict[str, npt.NDArray[np.uint8]] = {}
+        for header in headers:
+            _check_layers(header, metadata)
+            infos = dict(_all_renamed(header, architecture))
+            self._infos |= infos
+            # torch wants what could be written to; slices of `memmap` itself are slow to make
+            content = np.asarray(np.memmap(header.file, dtype=np.uint8, mode="c"))
+            self._contents |= dict.fromkeys(infos, content)
         for kind in {info.dtype for info in self._infos.values()} - _PLAIN.keys():
             _check_package(kind)
         self.outline = {
@@ -59,7 +65,7 @@ class GgufWeights(SavedWeights):
 
     def __getitem__(self, name: str) -> torch.Tensor:
         info = self._infos[name]
-        tensor = _read(self._content[info.begin : info.end], info, self._dtype)
+        tensor = _read(self._bytes(name), info, self._dtype)
         return _undone(name, tensor, self._architecture, self._heads)
 
     def saved_kind(self, name: str) -> str | None:
@@ -68,17 +74,24 @@ class GgufWeights(SavedWeights):
 
     def saved_rows(self, name: str) -> SavedRows:
         info = self._infos[name]
-        blocks = torch.from_numpy(self._content[info.begin : info.end]).view(info.shape[0], -1)
+        blocks = torch.from_numpy(self._bytes(name)).view(info.shape[0], -1)
         return SavedRows(info.dtype, _undone(name, blocks, self._architecture, self._heads))
 
+    def _bytes(self, name: str) -> npt.NDArray[np.uint8]:
+        """As they stand in the file."""
+        info = self._infos[name]
+        return self._contents[name][info.begin : info.end]
 
-def _check_layers(file: Path, header: GgufHeader) -> None:
+
+def _check_layers(header: GgufHeader, metadata: Mapping[str, Value]) -> None:
     """Experts of layers that are not there would be spread out for nothing, by the thousand."""
-    count = header.metadata.get(f"{header.metadata['general.architecture']}.block_count")
+    count = metadata.get(f"{metadata['general.architecture']}.block_count")
     matches = (_TENSOR.fullmatch(name) for name in header.tensors)
     last = max((int(match[1]) for match in matches if match), default=-1)
     if type(count) is int and last >= count:
-        raise LoadError(f"{file} has weights of layer {last}, and its block_count is {count}")
+        raise LoadError(
+            f"{header.file} has weights of layer {last}, and its block_count is {count}"
+        )
 
 
 def _check_package(kind: str) -> None:
@@ -105,6 +118,15 @@ def _read(raw: npt.NDArray[np.uint8], info: TensorInfo, dtype: torch.dtype) -> t
         chunk = dequantize(blocks[start : start + step], kind)
         rows[start : start + step] = torch.from_numpy(chunk)
     return tensor
+
+
+def _all_renamed(
+    header: GgufHeader, architecture: Architecture
+) -> Iterator[tuple[str, TensorInfo]]:
+    """The tensors of a file by Transformers' names, but those that belong to the config."""
+    for name, info in header.tensors.items():
+        if name not in _FACTORS:
+            yield from _renamed(header.file, name, info, architecture)
 
 
 def _renamed(

@@ -19,8 +19,7 @@ from streamwell.models.gguf_architectures import (
     Architecture,
     architecture_of,
 )
-from streamwell.models.gguf_header import GgufHeader
-from streamwell.models.safetensors_header import TensorInfo
+from streamwell.models.gguf_parts import GgufModel
 
 #: Says nothing of how the model computes.
 _HARMLESS = frozenset({"rope.scaling.finetuned", "tensor_data_layout", "vocab_size"})
@@ -42,19 +41,15 @@ _OPTIONAL = ("attention.head_count_kv", "feed_forward_length")
 _MAX_FACTORS = 4096
 
 
-def config_of(file: Path, header: GgufHeader) -> dict[str, Any]:
+def config_of(model: GgufModel) -> dict[str, Any]:
     """What `config.json` would say.
 
     Raises:
         LoadError: the architecture is not known, or something is missing or not understood.
     """
-    metadata = header.metadata
+    file, metadata = model.file, model.metadata
     name = str(metadata.get("general.architecture", ""))
-    if _number(metadata.get("split.count", 1)) > 1:
-        raise LoadError(
-            f"{file} is one part of several: merge them with `llama-gguf-split --merge`"
-        )
-    embedding = header.tensors.get("token_embd.weight")
+    embedding = model.tensors.get("token_embd.weight")
     if not name or embedding is None:
         raise LoadError(f"{file} holds no language model: it has no architecture or no embeddings")
     keys = _Keys(file, name, metadata)
@@ -69,20 +64,20 @@ def config_of(file: Path, header: GgufHeader) -> dict[str, Any]:
         "model_type": architecture.model_type,
         **architecture.constants,
         "vocab_size": embedding.shape[0],
-        "tie_word_embeddings": "output.weight" not in header.tensors,
-        "dtype": dtype_of(header),
+        "tie_word_embeddings": "output.weight" not in model.tensors,
+        "dtype": dtype_of(model),
         **{f: keys.take(key) for key, f in FIELDS.items() if keys.has(key) or key not in _OPTIONAL},
         **{field: keys.take(key) for key, field in architecture.fields.items() if keys.has(key)},
     }
     config |= _attention(architecture, keys, config)
-    config |= _rope(file, architecture, keys, config, header)
+    config |= _rope(architecture, keys, config, model)
     keys.require_none_left()
     return config
 
 
-def generation_config_of(header: GgufHeader) -> dict[str, Any]:
+def generation_config_of(model: GgufModel) -> dict[str, Any]:
     """What `generation_config.json` would say: which tokens end an answer."""
-    return {"eos_token_id": end_ids(header.metadata)}
+    return {"eos_token_id": end_ids(model.metadata)}
 
 
 def end_ids(metadata: Mapping[str, Any]) -> list[int]:
@@ -94,9 +89,9 @@ def end_ids(metadata: Mapping[str, Any]) -> list[int]:
     return sorted({i for i in ids if type(i) is int})
 
 
-def dtype_of(header: GgufHeader) -> str:
+def dtype_of(model: GgufModel) -> str:
     """What the numbers are computed in where nothing else is asked for."""
-    is_single = all(tensor.dtype == "F32" for tensor in header.tensors.values())
+    is_single = all(tensor.dtype == "F32" for tensor in model.tensors.values())
     return "float32" if is_single else "bfloat16"
 
 
@@ -155,11 +150,7 @@ def _attention(
 
 
 def _rope(
-    file: Path,
-    architecture: Architecture,
-    keys: _Keys,
-    config: Mapping[str, Any],
-    header: GgufHeader,
+    architecture: Architecture, keys: _Keys, config: Mapping[str, Any], model: GgufModel
 ) -> dict[str, Any]:
     """Rotary embeddings, of all of a head or a part of it."""
     fields: dict[str, Any] = {"rope_theta": keys.take("rope.freq_base", 10_000.0)}
@@ -167,24 +158,23 @@ def _rope(
     dim = keys.take("rope.dimension_count", head_dim)
     if dim != head_dim:
         if not architecture.turns_partly or type(dim) is not int or not 0 < dim < head_dim:
-            raise LoadError(f"{file}: {dim} elements of a head turn, and not all {head_dim}")
+            raise LoadError(f"{keys.file}: {dim} elements of a head turn, and not all {head_dim}")
         fields["partial_rotary_factor"] = dim / head_dim
-    return fields | _scaling(keys, config, header)
+    return fields | _scaling(keys, config, model)
 
 
-def _scaling(keys: _Keys, config: Mapping[str, Any], header: GgufHeader) -> dict[str, Any]:
+def _scaling(keys: _Keys, config: Mapping[str, Any], model: GgufModel) -> dict[str, Any]:
     """How rotary embeddings are scaled, in one of four ways or not at all."""
-    file = keys.file
     kind = keys.take("rope.scaling.type", "none")
     factor = keys.take_number("rope.scaling.factor", 1.0)
     factor = keys.take_number("rope.scale_linear", factor)
     trained = config["max_position_embeddings"]
     original = keys.take("rope.scaling.original_context_length", trained)
     attention_factor = keys.take_number("rope.scaling.attn_factor", 1.0)
-    short = _factors(file, header.tensors.get("rope_factors_short.weight"))
-    freqs = _factors(file, header.tensors.get("rope_freqs.weight"))
+    short = _factors(model, "rope_factors_short.weight")
+    freqs = _factors(model, "rope_freqs.weight")
     if short or freqs:
-        long = _factors(file, header.tensors.get("rope_factors_long.weight"))
+        long = _factors(model, "rope_factors_long.weight")
         scaling = {
             "rope_type": "longrope",
             "short_factor": short or freqs,
@@ -205,7 +195,7 @@ def _scaling(keys: _Keys, config: Mapping[str, Any], header: GgufHeader) -> dict
     if kind == "linear" or (kind == "none" and factor != 1):
         return {"rope_scaling": {"rope_type": "linear", "factor": factor}}
     if kind != "none":
-        raise LoadError(f"{file}: rotary embeddings with scaling {kind!r} are not known here")
+        raise LoadError(f"{keys.file}: rotary embeddings with scaling {kind!r} are not known here")
     return {}
 
 
@@ -224,18 +214,11 @@ def _yarn(keys: _Keys, factor: float, attention_factor: float) -> dict[str, floa
     }
 
 
-def _factors(file: Path, tensor: TensorInfo | None) -> list[float]:
+def _factors(model: GgufModel, name: str) -> list[float]:
     """The numbers of a small tensor, which belong in a config."""
+    tensor = model.tensors.get(name)
     if tensor is None:
         return []
     if tensor.dtype != "F32" or tensor.num_elements > _MAX_FACTORS:
-        raise LoadError(f"{file} has factors of rotary embeddings in an odd type or number")
-    with file.open("rb") as stream:
-        stream.seek(tensor.begin)
-        return list(
-            struct.unpack(f"<{tensor.num_elements}f", stream.read(tensor.end - tensor.begin))
-        )
-
-
-def _number(value: object) -> float:
-    return value if isinstance(value, int | float) else 0
+        raise LoadError(f"{model.file} has factors of rotary embeddings in an odd type or number")
+    return list(struct.unpack(f"<{tensor.num_elements}f", model.read(name)))

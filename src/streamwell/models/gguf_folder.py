@@ -1,8 +1,8 @@
 """A folder in the Hugging Face layout for a GGUF file, which has all of it in one.
 
-What is small is written out once, in the user's cache; the weights are a link to the file. So all
-else sees a model folder like any other. The tokenizer is made by who needs it first
-(`text.gguf_tokenizer`), for that takes more than the standard library.
+What is small is written out once, in the user's cache; the weights are a link to the file, or one
+to each of its parts. So all else sees a model folder like any other. The tokenizer is made by who
+needs it first (`text.gguf_tokenizer`), for that takes more than the standard library.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from streamwell.core.errors import LoadError
 from streamwell.models import cache_dir
 from streamwell.models.gguf_config import config_of, generation_config_of
-from streamwell.models.gguf_header import GgufHeader, read_gguf
+from streamwell.models.gguf_parts import GgufModel, part_names, read_gguf_parts
 
-#: What the weights are called in such a folder.
+#: What the weights are called in such a folder, or their first part, and what the others are.
 WEIGHTS = "model.gguf"
+OTHER_WEIGHTS = "model-*-of-*.gguf"
+_PART = "model-{:05}-of-{:05}.gguf"
 #: Goes into the names of the folders: changes with what is written into them.
 _VERSION = "3"
 #: Ways to cut up text that are like Llama 3's: a text begins with a token of its own where the
@@ -52,7 +54,7 @@ def only_gguf(folder: Path) -> Path | None:
     """
     if folder.parent == cache_dir("gguf") or any(folder.glob("*.safetensors")):
         return None
-    files = sorted(folder.glob("*.gguf"))
+    files = sorted({folder / part_names(file.name)[0] for file in folder.glob("*.gguf")})
     if len(files) > 1:
         names = ", ".join(file.name for file in files[:8])
         raise LoadError(f"{folder} has {len(files)} GGUF files; give the path of one: {names}")
@@ -65,16 +67,15 @@ def folder_of_gguf(file: Path) -> Path:
     Raises:
         LoadError: the file is damaged or cannot be served, or the cache cannot be written.
     """
-    file = file.absolute()
-    header = read_gguf(file)
-    folder = cache_dir("gguf") / _name_of(file, header)
+    model = read_gguf_parts(file.absolute())
+    file, folder = model.file, cache_dir("gguf") / _name_of(model)
     if folder.is_dir():
         return folder
     try:
         contents: dict[str, Mapping[str, Any]] = {
-            "config.json": config_of(file, header),
-            "generation_config.json": generation_config_of(header),
-            "tokenizer_config.json": tokenizer_config_of(header.metadata),
+            "config.json": config_of(model),
+            "generation_config.json": generation_config_of(model),
+            "tokenizer_config.json": tokenizer_config_of(model.metadata),
         }
     except (TypeError, ValueError, OverflowError) as error:
         raise LoadError(f"{file} has a value of the wrong type: {error}") from error
@@ -87,7 +88,8 @@ def folder_of_gguf(file: Path) -> Path:
             new.mkdir()
             for name, content in contents.items():
                 (new / name).write_text(json.dumps(content, indent=1), encoding="utf-8")
-            (new / WEIGHTS).symlink_to(file)
+            for name, part in _links(model):
+                (new / name).symlink_to(part)
             _move(new, folder)
     except OSError as error:
         raise LoadError(f"cannot write {folder}: {error.strerror}") from error
@@ -101,7 +103,7 @@ def check_unchanged(folder: Path) -> None:
         LoadError: it says something else by now.
     """
     file = given(folder)
-    if file != folder and folder.name != _name_of(file, read_gguf(file)):
+    if file != folder and folder.name != _name_of(read_gguf_parts(file)):
         raise LoadError(f"{file} has changed since the server was started; start it again")
 
 
@@ -111,8 +113,16 @@ def given(folder: Path) -> Path:
     return (folder / WEIGHTS).readlink() if is_ours else folder
 
 
-def _name_of(file: Path, header: GgufHeader) -> str:
-    return hashlib.sha256(f"{_VERSION}\n{file}\n{header.digest}".encode()).hexdigest()[:32]
+def _name_of(model: GgufModel) -> str:
+    said = (_VERSION, str(model.file), *(part.digest for part in model.parts))
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:32]
+
+
+def _links(model: GgufModel) -> Iterator[tuple[str, Path]]:
+    """What each part is called in the folder, by their numbers; and where it is."""
+    yield WEIGHTS, model.file
+    for number, part in enumerate(model.parts[1:], 2):
+        yield _PART.format(number, len(model.parts)), part.file
 
 
 def _move(new: Path, folder: Path) -> None:

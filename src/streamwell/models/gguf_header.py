@@ -100,6 +100,7 @@ _MAX_SIZE, _MAX_DIMENSIONS, _MAX_ALIGNMENT = 1 << 40, 4, 1 << 16
 class GgufHeader:
     """What a file says before its tensors begin."""
 
+    file: Path
     metadata: Mapping[str, Value]
     #: By their own names; the places count from the start of the file.
     tensors: Mapping[str, TensorInfo]
@@ -122,7 +123,7 @@ def read_gguf(file: Path) -> GgufHeader:
     except OSError as error:
         raise LoadError(f"{file} cannot be read: {error.strerror}") from error
     try:
-        return _header(_Reader(content, status.st_size))
+        return _header(file, _Reader(content, status.st_size))
     except _HeaderError as error:
         raise LoadError(f"{file} {error}") from error
 
@@ -186,7 +187,7 @@ class _Reader:
             raise _HeaderError("is truncated: its header goes beyond its end")
 
 
-def _header(reader: _Reader) -> GgufHeader:
+def _header(file: Path, reader: _Reader) -> GgufHeader:
     if reader.content[:4] != b"GGUF":
         raise _HeaderError("is no GGUF file: it does not begin with these letters")
     reader.at = 4
@@ -202,7 +203,8 @@ def _header(reader: _Reader) -> GgufHeader:
         raise _HeaderError(f"has general.alignment {alignment!r}")
     digest = hashlib.sha256(reader.content[: reader.at]).hexdigest()
     start = -(-reader.at // alignment) * alignment
-    return GgufHeader(metadata, _placed(tensors, start, alignment, reader.file_bytes), digest)
+    placed = _placed(tensors, start, alignment, reader.file_bytes)
+    return GgufHeader(file, metadata, placed, digest)
 
 
 def _metadata(reader: _Reader, num_pairs: int) -> dict[str, Value]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from streamwell.core.errors import LoadError
+from streamwell.models.gguf_parts import is_first_part, part_names
 from streamwell.models.weights import PICKLED
 
 #: What is read of a repository; pickles would not be loaded.
@@ -37,7 +38,7 @@ def download(name: str, revision: str | None = None, *, with_code: bool = False)
         reason = _ask(repo_id, file, revision)
     except HFValidationError as error:
         raise LoadError(f"there is no folder {name}, nor can a model be so named") from error
-    wanted = [file] if file else [*_FILES, *(["*.py"] if with_code else [])]
+    wanted = part_names(file) if file else [*_FILES, *(["*.py"] if with_code else [])]
     folder, reason = _fetch(repo_id, wanted, revision, reason)
     if folder is None or not (folder / (file or "config.json")).is_file():
         raise LoadError(_what_to_do(repo_id, revision, reason or "nothing was found"))
@@ -71,7 +72,7 @@ def _ask(repo_id: str, file: str, revision: str | None) -> str | None:
 
 def _check_offer(repo_id: str, file: str, offered: list[str]) -> None:
     """Before gigabytes of what cannot be served are fetched."""
-    gguf = sorted(name for name in offered if name.endswith(".gguf"))
+    gguf = sorted(name for name in offered if name.endswith(".gguf") and is_first_part(name))
     if file:
         if file not in offered:
             raise LoadError(f"{repo_id} has no {file}; its GGUF files: {_list(gguf)}")

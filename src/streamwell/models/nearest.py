@@ -9,6 +9,7 @@ from os.path import isfile  # unlike pathlib's, it does not mind a folder that i
 from pathlib import Path
 
 from streamwell.models import BUILT_IN
+from streamwell.models.gguf_parts import is_first_part
 
 _MAX_NAMES = 3
 #: Entries of a folder that are looked at.
@@ -49,7 +50,9 @@ def _folders(name: str) -> Iterator[str]:
 
 
 def _is_model(entry: Path) -> bool:
-    return entry.suffix == ".gguf" or isfile(entry / "config.json")
+    if entry.suffix == ".gguf":
+        return is_first_part(entry.name)
+    return isfile(entry / "config.json")
 
 
 def _entries(folder: Path) -> list[Path]:

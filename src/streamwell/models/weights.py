@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from streamwell.core.errors import LoadError
-from streamwell.models.gguf_folder import WEIGHTS
+from streamwell.models.gguf_folder import OTHER_WEIGHTS, WEIGHTS
 from streamwell.models.gguf_header import PLAIN, read_gguf
 from streamwell.models.safetensors_header import TensorInfo, read_header
 from streamwell.models.small_files import read_object
@@ -36,7 +36,7 @@ def weight_files(path: Path) -> list[Path]:
     if (path / _SINGLE).is_file():
         return [path / _SINGLE]
     if (path / WEIGHTS).is_file():
-        return [path / WEIGHTS]
+        return [path / WEIGHTS, *sorted(path.glob(OTHER_WEIGHTS))]
     pickled = sorted(file.name for file in path.iterdir() if file.suffix in PICKLED)
     hint = (
         f": {pickled[0]} may be a pickle, which runs code when it is loaded, and is never read; "
@@ -53,7 +53,7 @@ def is_gguf(path: Path) -> bool:
     Raises:
         LoadError: there are none.
     """
-    return weight_files(path) == [path / WEIGHTS]
+    return weight_files(path)[0] == path / WEIGHTS
 
 
 def has_rounded_weights(path: Path) -> bool:
@@ -73,12 +73,10 @@ def read_headers(path: Path) -> dict[str, TensorInfo]:
     Raises:
         LoadError: a file is missing, is damaged, or says what cannot be.
     """
-    if is_gguf(path):
-        return dict(read_gguf(path / WEIGHTS).tensors)
-    files = weight_files(path)
+    files, is_in_gguf = weight_files(path), is_gguf(path)
     tensors: dict[str, TensorInfo] = {}
     for file in files:
-        found = read_header(file)
+        found = read_gguf(file).tensors if is_in_gguf else read_header(file)
         if twice := sorted(tensors.keys() & found.keys()):
             raise LoadError(f"{file} has the tensor {twice[0]!r}, which another file has too")
         tensors |= found
