@@ -18,6 +18,7 @@ from streamwell.engine.model_runner import Model
 from streamwell.engine.native import BLOCK_SIZE, library
 from streamwell.engine.native.decoder import NativeDecoder
 from streamwell.engine.seq2seq.native_model import NativeSeq2Seq
+from streamwell.engine.quantization import rounded
 from streamwell.engine.sequence import Chunk
 
 pytestmark = pytest.mark.slow
@@ -104,6 +105,26 @@ def test_a_token_does_not_depend_on_batch_or_chunks(
         some = model.forward(chunks, rows)
     assert torch.equal(every[rows], some)
     assert torch.equal(every[-1], alone[-1])
+
+
+@pytest.mark.parametrize("model_impl", ["native", "torch"])
+@pytest.mark.parametrize("quantization", ["int8", "int4"])
+def test_embeddings_of_their_own_are_rounded_as_an_output_layer_is(
+    tmp_path: Path, model_impl: str, quantization: str
+) -> None:
+    """Logits are those of a model whose embeddings were rounded to eight bits before."""
+    folder = build("llama", tmp_path)
+    chunks = [whole(sequence) for sequence in make_sequences("llama")]
+    logits = []
+    for _ in range(2):
+        model = load_model(folder, model_impl, quantization, block_size=BLOCK_SIZE).runner.model
+        logits.append(last_logits(model, chunks))
+        weights = load_file(folder / "model.safetensors")
+        before = weights["model.embed_tokens.weight"]
+        weights["model.embed_tokens.weight"] = rounded(before, "int8")
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+    torch.testing.assert_close(logits[0], logits[1], rtol=0, atol=1e-5)
 
 
 @pytest.fixture

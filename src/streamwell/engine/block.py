@@ -138,9 +138,8 @@ class LeanDecoder:
         max_positions: int | None = None,
     ) -> None:
         """Lays out the weights; `max_positions` bounds the positions that are ever asked for."""
-        self._embedding = weights["model.embed_tokens.weight"]
-        if spec.tie_word_embeddings:
-            self._embedding = rounded(self._embedding, head_quantization(quantization))
+        table = weights["model.embed_tokens.weight"]
+        self._embedding = rounded(table, head_quantization(quantization))
         self.vocab_size, _ = self._embedding.shape
         self.dtype, self.device = self._embedding.dtype, self._embedding.device
         shape = LayerShape(spec.num_kv_heads, spec.head_dim, spec.head_dim)

@@ -76,9 +76,11 @@ class Packer:
         return self.linear(name, quantization="int8_groups" if is_coarse else None)
 
     def table(self, name: str) -> torch.Tensor | PackedLinear:
-        """Embeddings, whose rows are read one by one."""
-        if self._rounding is None or self._kinds((name,)) == {None}:
+        """Embeddings, whose rows are read one by one; rounded as an output layer is."""
+        if self._form((name,)) == "none":
             return self._weights[f"{name}.weight"]
+        if self._rounding is None:
+            return self.linear(name, quantization=head_quantization(self._quantization))
         return self.linear(name)
 
     def gated(self, gate: str, up: str) -> PackedLinear:
