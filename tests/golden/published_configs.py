@@ -50,6 +50,31 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "rope_theta": 500000.0,
         "tie_word_embeddings": True,
     },
+    "GPT-OSS": _LLAMA
+    | {
+        "model_type": "gpt_oss",
+        "attention_bias": True,
+        "attention_dropout": 0.0,
+        "eos_token_id": 2,
+        "experts_per_token": 2,
+        "head_dim": 16,
+        "initial_context_length": 1024,
+        "layer_types": ["sliding_attention", "full_attention"] * 4,
+        "num_experts_per_tok": 2,
+        "num_local_experts": 4,
+        "rope_scaling": {
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "factor": 4.0,
+            "original_max_position_embeddings": 1024,
+            "rope_type": "yarn",
+            "truncate": False,
+        },
+        "rope_theta": 150000,
+        "sliding_window": 128,
+        "swiglu_limit": 7.0,
+        "tie_word_embeddings": False,
+    },
     "Qwen2.5": _LLAMA
     | {
         "model_type": "qwen2",

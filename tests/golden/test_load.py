@@ -144,14 +144,13 @@ def test_weights_that_are_missing_are_named(
     ("name", "changes", "reason"),
     [
         ("gemma", {"use_bidirectional_attention": True}, "not just causal"),
-        ("gpt-oss", {}, "s_aux"),
         ("llama4", {}, "layers of chunked_attention"),
     ],
 )
 def test_attention_that_we_lack_is_refused(
     tmp_path: Path, name: str, changes: dict[str, object], reason: str
 ) -> None:
-    """Attention of all to all, with sinks, in chunks: serving them without would be wrong."""
+    """Attention of all to all, in chunks: serving them without would be wrong."""
     folder = build(name, tmp_path)
     edit_config(folder, **changes)
 

@@ -17,14 +17,14 @@ from safetensors.torch import load_file, save_file
 from streamwell.engine.model_runner import Model
 from streamwell.engine.native import BLOCK_SIZE, library
 from streamwell.engine.native.decoder import NativeDecoder
-from streamwell.engine.seq2seq.native_model import NativeSeq2Seq
 from streamwell.engine.quantization import rounded
+from streamwell.engine.seq2seq.native_model import NativeSeq2Seq
 from streamwell.engine.sequence import Chunk
 
 pytestmark = pytest.mark.slow
 
 #: Between them, all parts of the helper.
-DECODERS = ["gemma2", "gpt-neox", "gpt2", "olmo2", "qwen2-moe"]
+DECODERS = ["gemma2", "gpt-neox", "gpt-oss", "gpt2", "olmo2", "qwen2-moe"]
 ENCODER_DECODERS = ["bart", "flan-t5"]
 
 
@@ -73,7 +73,16 @@ def test_every_instruction_set_runs_every_part(
 
 @pytest.mark.parametrize(
     "name",
-    ["llama", "mistral-window", "qwen3-tied", "gpt-neox", "qwen2-moe", "mixtral", "flan-t5"],
+    [
+        "llama",
+        "mistral-window",
+        "qwen3-tied",
+        "gpt-neox",
+        "gpt-oss",
+        "qwen2-moe",
+        "mixtral",
+        "flan-t5",
+    ],
 )
 @pytest.mark.parametrize(
     ("dtype", "quantization"),
@@ -166,6 +175,7 @@ def test_logits_do_not_depend_on_the_number_of_threads(
         "gemma2",
         "olmo2",
         "granite",
+        "gpt-oss",
         "gpt2",
         "gpt-neox",
         "t5",

@@ -44,6 +44,9 @@ def make_rows(kind: str, n: int, k: int) -> SavedRows:
     generator = np.random.default_rng(0)
     _, block_size, block_bytes = TYPES[KEPT[kind].number]
     blocks = generator.integers(0, 256, (n, k // block_size, block_bytes), dtype=np.uint8)
+    if kind == "MXFP4":
+        blocks[..., 0] = generator.integers(110, 130, blocks.shape[:2])
+        return SavedRows(kind, torch.from_numpy(blocks.reshape(n, -1)))
     halves = blocks[..., HALVES[kind]]
     scales = generator.normal(0, 0.01, (*halves.shape[:2], halves.shape[2] // 2))
     halves[...] = scales.astype(np.float16).view(np.uint8)
@@ -129,6 +132,7 @@ class FakeWeights(SavedWeights):
         (("Q6_K", "Q6_K"), Kind.INT6_K),
         (("Q4_1", "Q4_1"), Kind.INT4_MINIMUM),
         (("Q4_0", "Q4_0"), Kind.INT4),
+        (("MXFP4", "MXFP4"), Kind.MXFP4),
         (("Q8_0", "Q8_0"), Kind.INT8_GROUPS),
         (("Q4_K", "Q4_0"), Kind.INT8_GROUPS),
         (("Q4_K", "Q6_K"), Kind.INT8_GROUPS),

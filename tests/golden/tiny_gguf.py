@@ -30,6 +30,7 @@ _KINDS = {
     "gemma2": ("gemma2", False, True),
     "gemma3_text": ("gemma3", False, True),
     "granite": ("granite", True, False),
+    "gpt_oss": ("gpt-oss", False, False),
     "smollm3": ("smollm3", True, False),
 }
 #: Config fields and the methods of `GGUFWriter` that write them.
@@ -55,7 +56,9 @@ _FIELDS = {
     "residual_multiplier": "add_residual_scale",
     "logits_scaling": "add_logit_scale",
 }
-_WINDOWED = ("phi3", "gemma2", "gemma3_text")
+#: Tensors of all experts at once, as Transformers has those of GPT-OSS.
+_FUSED = ("gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias")
+_WINDOWED = ("phi3", "gemma2", "gemma3_text", "gpt_oss")
 
 
 def write_gguf(
@@ -83,7 +86,8 @@ def write_gguf(
     _write_factors(writer, config)
     arch_id = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == arch)
     names = gguf.get_tensor_name_map(arch_id, config["num_hidden_layers"])
-    for name, tensor in _stacked(load_file(folder / "model.safetensors")).items():
+    weights = _parted(load_file(folder / "model.safetensors"))
+    for name, tensor in _stacked(weights).items():
         new_name = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert new_name is not None, name
         if is_permuted:
@@ -116,12 +120,31 @@ def _permuted(name: str, tensor: torch.Tensor, config: Mapping[str, Any]) -> tor
     return halves.swapaxes(1, 2).reshape(tensor.shape).contiguous()
 
 
+def _parted(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """GPT-OSS's experts, whose outputs come first then, and gates apart from what they multiply."""
+    result: dict[str, torch.Tensor] = {}
+    for name, tensor in weights.items():
+        before, found, leaf = name.rpartition(".mlp.experts.")
+        if name.endswith(".sinks"):
+            result[f"{name}.weight"] = tensor
+        elif not found or leaf not in _FUSED:
+            result[name] = tensor
+        else:
+            kind = "bias" if leaf.endswith("_bias") else "weight"
+            rows = tensor.transpose(1, -1) if kind == "weight" else tensor
+            parts = (
+                {"down": rows} if "down" in leaf else {"gate": rows[:, ::2], "up": rows[:, 1::2]}
+            )
+            result |= {f"{before}{found}{part}_proj.{kind}": t for part, t in parts.items()}
+    return result
+
+
 def _stacked(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Experts as one tensor of three dimensions, under the names that the package knows."""
     result: dict[str, torch.Tensor] = {}
     for name, tensor in weights.items():
         before, found, after = name.partition(".experts.")
-        if not found:
+        if not found or not after[0].isdigit():
             result[name] = tensor[0] if "shared_expert_gate" in name else tensor
         elif (whole := f"{before}.experts.{after.partition('.')[2]}") not in result:
             count = sum(1 for other in weights if other.startswith(f"{before}.experts.")) // 3

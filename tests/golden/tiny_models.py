@@ -190,6 +190,14 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
         qk_nope_head_dim=8,
         v_head_dim=16,
     ),
+    "gpt-oss": _config(
+        GptOssConfig,
+        head_dim=16,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        sliding_window=WINDOW,
+        rope_parameters=_YARN | {"truncate": False},
+    ),
     # what nothing here can serve
     "llama4": _config(
         Llama4TextConfig,
@@ -200,7 +208,6 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
         num_hidden_layers=4,
         attention_chunk_size=WINDOW,
     ),
-    "gpt-oss": _config(GptOssConfig, head_dim=16, num_local_experts=4, num_experts_per_tok=2),
 }
 
 

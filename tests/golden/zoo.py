@@ -106,6 +106,12 @@ ZOO = (
     ),
     Entry("StarCoder2", "starcoder2", {"starcoder2": ALL}, "layer norms, sliding window"),
     Entry("Granite", "granite", {"granite": ALL}, "four multipliers"),
+    Entry(
+        "GPT-OSS",
+        "gpt_oss",
+        {"gpt-oss": ALL},
+        "attention with sinks, sliding and global layers, YaRN, experts with biases and bounds",
+    ),
     Entry("SmolLM3", "smollm3", {"smollm3": ALL}, "layers without rotary embeddings"),
     Entry("Cohere 2", "cohere2", {"cohere2": FOREIGN}, "sliding and global layers"),
     Entry("EXAONE 4", "exaone4", {"exaone4": FOREIGN}, "sliding and global layers"),

@@ -76,7 +76,14 @@ def poison(cache: PagedCache, chunks: list[Chunk]) -> None:
     ],
 )
 @pytest.mark.parametrize(
-    ("window", "softcap"), [(None, None), (5, None), (None, 2.0)], ids=["all", "window", "capped"]
+    ("window", "softcap", "has_sinks"),
+    [
+        pytest.param(None, None, False, id="all"),
+        pytest.param(5, None, False, id="window"),
+        pytest.param(None, 2.0, False, id="capped"),
+        pytest.param(5, None, True, id="sinks"),
+        pytest.param(None, 2.0, True, id="sinks, capped"),
+    ],
 )
 @pytest.mark.parametrize(
     "sizes",
@@ -91,6 +98,7 @@ def test_attention_is_pytorchs(
     num_heads: int,
     window: int | None,
     softcap: float | None,
+    has_sinks: bool,
     sizes: list[tuple[int, int]],
 ) -> None:
     """Whoever is computed together; and nothing of anybody else is read, or written to."""
@@ -101,6 +109,8 @@ def test_attention_is_pytorchs(
     both = torch.randn(num_tokens, heads + kv_heads, shape.key_dim, generator=generator)
     value = torch.randn(num_tokens, kv_heads, shape.value_dim, generator=generator)
     options: dict[str, Any] = {"scale": 0.3, "window": window, "softcap": softcap}
+    if has_sinks:
+        options["sinks"] = torch.randn(heads, generator=generator)
     plain, ours = cache_of(shape, 3), cache_of(shape, 3)
     poison(ours, chunks)
 
@@ -145,11 +155,11 @@ SPEC = DecoderSpec(
 )
 
 
-@pytest.mark.parametrize("activation", ["silu", "gelu", "gelu_tanh"])
+@pytest.mark.parametrize("activation", ["silu", "gelu", "gelu_tanh", "clamped_swiglu"])
 @pytest.mark.parametrize("block_size", [1, 16, 64])
 def test_kernels_are_tried_out(activation: Name, block_size: int) -> None:
     """With what the layers of a model ask for."""
-    spec = replace(SPEC, activation=activation, attention_softcap=2.0)
+    spec = replace(SPEC, activation=activation, attention_softcap=2.0, has_sinks=True)
 
     assert are_right(load_kernels(), CPU, torch.float32, spec, block_size)
 

@@ -88,6 +88,7 @@ class Attention(Protocol):
         scale: float,
         window: int | None = None,
         softcap: float | None = None,
+        sinks: torch.Tensor | None = None,
     ) -> torch.Tensor: ...
 
 
@@ -108,6 +109,7 @@ class PagedAttention:
         scale: float,
         window: int | None = None,
         softcap: float | None = None,
+        sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Attend.
 
@@ -119,6 +121,7 @@ class PagedAttention:
             scale: factor of the scores.
             window: how many tokens back a token sees, itself included; `None` sees all.
             softcap: scores `x` become `softcap * tanh(x / softcap)`; `None` leaves them.
+            sinks: `[num_heads]`: a score more in softmax, of a key without a value.
 
         Returns:
             `[num_tokens, num_heads, value_dim]`.
@@ -127,8 +130,9 @@ class PagedAttention:
         out = query.new_empty((*query.shape[:2], value.shape[-1]))
         for decodes in self._layout.decodes:
             mask = decodes.mask(window, query.dtype)
-            decoded = self._decode(layer, query[decodes.rows], decodes, mask, scale, softcap)
-            out[decodes.rows] = decoded
+            out[decodes.rows] = self._decode(
+                layer, query[decodes.rows], decodes, mask, scale, softcap, sinks
+            )
         for chunk in self._layout.prefills:
             rows = slice(chunk.first, chunk.first + chunk.count)
             if chunk.slots is None:
@@ -136,7 +140,7 @@ class PagedAttention:
             else:
                 keys, values = self._cache.read(layer, chunk.slots)
             mask = chunk.mask(window, query)
-            out[rows] = sequence_attention(query[rows], keys, values, mask, scale, softcap)
+            out[rows] = sequence_attention(query[rows], keys, values, mask, scale, softcap, sinks)
         return out
 
     def _decode(
@@ -147,6 +151,7 @@ class PagedAttention:
         mask: torch.Tensor | None,
         scale: float,
         softcap: float | None,
+        sinks: torch.Tensor | None,
     ) -> torch.Tensor:
         count, num_heads, _ = query.shape
         keys, values = self._cache.read(layer, rows.slots)
@@ -159,6 +164,7 @@ class PagedAttention:
             mask,
             scale,
             softcap,
+            None if sinks is None else sinks.view(keys.shape[1], -1, 1),
         )
         return out.reshape(count, num_heads, -1)
 
@@ -170,6 +176,7 @@ def sequence_attention(
     mask: torch.Tensor | None,
     scale: float,
     softcap: float | None = None,
+    sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """One sequence: `[count, num_heads, dim]` queries over `[length, num_kv_heads, dim]` keys.
 
@@ -185,6 +192,7 @@ def sequence_attention(
         mask,
         scale,
         softcap,
+        None if sinks is None else sinks.view(num_kv_heads, group, 1, 1),
         is_causal=mask is None,
     )
     return out.permute(2, 0, 1, 3).reshape(count, num_heads, -1)

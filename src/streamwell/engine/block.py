@@ -45,6 +45,7 @@ class Block:
         self._num_kv_heads, self._head_dim = spec.num_kv_heads, spec.head_dim
         self._scale, self._window = spec.scale, spec.windows[layer]
         self._softcap = spec.attention_softcap
+        self._sinks = weights[f"{attention}sinks.weight"] if spec.has_sinks else None
         linear = LinearMaker(weights, quantization, may_pack=halves.may_pack)
         self._qkv = linear(*(f"{attention}{name}_proj" for name in "qkv"))
         self._out = linear(f"{attention}o_proj")
@@ -82,6 +83,7 @@ class Block:
             scale=self._scale,
             window=self._window,
             softcap=self._softcap,
+            sinks=self._sinks,
         )
         return self._halves.after(self, x, attended, adapted)
 

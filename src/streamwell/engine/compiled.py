@@ -49,6 +49,7 @@ def warm_up(decoder: LeanDecoder) -> None:
         scale: float,
         window: int | None = None,
         softcap: float | None = None,
+        sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
         return query.new_zeros((*query.shape[:2], value.shape[-1]))
 

@@ -8,10 +8,11 @@ import torch
 import triton
 import triton.language as tl
 
-from streamwell.engine.operations import Activation, Operations
+from streamwell.engine.operations import SWIGLU_ALPHA, SWIGLU_LIMIT, Activation, Operations
 
 #: Numbers that a program gates.
 _GATE_SPAN = 1024
+_ALPHA, _LIMIT = tl.constexpr(SWIGLU_ALPHA), tl.constexpr(SWIGLU_LIMIT)
 
 
 @triton.jit
@@ -39,6 +40,10 @@ def _gate_kernel(both, out, size, ACTIVATION: tl.constexpr, SPAN: tl.constexpr):
     up = tl.load(both + row * 2 * size + size + at, is_there)
     if ACTIVATION == "silu":
         gate = gate * tl.sigmoid(gate)
+    elif ACTIVATION == "clamped_swiglu":
+        gate = tl.where(gate > _LIMIT, _LIMIT, gate)
+        gate = gate * tl.sigmoid(gate * _ALPHA)
+        up = tl.where(up > _LIMIT, _LIMIT, tl.where(up < -_LIMIT, -_LIMIT, up)) + 1
     elif ACTIVATION == "gelu_tanh":  # tanh(x) = 2 sigmoid(2 x) - 1; sqrt(8 / pi) = 1.5957...
         gate = gate * tl.sigmoid(1.5957691216057308 * (gate + 0.044715 * gate * gate * gate))
     else:

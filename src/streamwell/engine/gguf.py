@@ -152,7 +152,7 @@ def _renamed(
 
 def _experts(file: Path, info: TensorInfo) -> Iterator[TensorInfo]:
     """The parts of a tensor of all experts."""
-    if len(info.shape) != 3 or not 0 < info.shape[0] <= _MAX_EXPERTS:
+    if len(info.shape) not in (2, 3) or not 0 < info.shape[0] <= _MAX_EXPERTS:
         raise LoadError(f"{file} has experts in an impossible shape: {info.shape}")
     size = (info.end - info.begin) // info.shape[0]
     for i in range(info.shape[0]):

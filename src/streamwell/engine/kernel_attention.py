@@ -119,6 +119,7 @@ class KernelAttention:
         scale: float,
         window: int | None = None,
         softcap: float | None = None,
+        sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Attend; see `attention.PagedAttention`."""
         query, key, value = (_side_by_side(each) for each in (query, key, value))
@@ -133,7 +134,7 @@ class KernelAttention:
             _Work(self._layout.prefills, 1, _TILE_TOKENS, 1),
         ):
             if len(work.tiles):
-                self._attend(layer, query, out, work, scale, window, softcap)
+                self._attend(layer, query, out, work, scale, window, softcap, sinks)
         return out
 
     def _write(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
@@ -160,6 +161,7 @@ class KernelAttention:
         scale: float,
         window: int | None,
         softcap: float | None,
+        sinks: torch.Tensor | None,
     ) -> None:
         keys, values = self._cache.keys[layer], self._cache.values[layer]
         num_heads, (_, num_kv_heads, key_dim), value_dim = out.shape[1], keys.shape, out.shape[2]
@@ -179,12 +181,14 @@ class KernelAttention:
             sums,
             work.tiles,
             self._layout.blocks,
+            out if sinks is None else sinks,
             query.stride(0),
             self._layout.blocks.stride(0),
             scale,
             softcap or 1.0,
             window or 0,
             softcap is not None,
+            sinks is not None,
             work.heads,
             num_heads // num_kv_heads,
             num_heads,

@@ -117,9 +117,16 @@ def _attend(
     ]
     chunks = [Chunk(seqs[0], _CONTEXT, 1), Chunk(seqs[1], 0, _PROMPT)]
     query, key = both[:, : spec.num_heads], both[:, spec.num_heads :]
-    attention = lay_out(cache, chunks)
-    softcap = spec.attention_softcap
-    return attention(0, query, key, value, scale=spec.scale, window=window, softcap=softcap)
+    return lay_out(cache, chunks)(
+        0,
+        query,
+        key,
+        value,
+        scale=spec.scale,
+        window=window,
+        softcap=spec.attention_softcap,
+        sinks=query[0, :, 0].contiguous() if spec.has_sinks else None,
+    )
 
 
 def _is_near(tolerance: float, found: torch.Tensor, expected: torch.Tensor) -> bool:

@@ -12,6 +12,9 @@ from torch.nn import functional
 #: `[num_tokens, in_features] -> [num_tokens, out_features]`.
 Activation = Callable[[torch.Tensor], torch.Tensor]
 
+#: Of GPT-OSS's gate: how steep its sigmoid is, and between what it is held.
+SWIGLU_ALPHA, SWIGLU_LIMIT = 1.702, 7.0
+
 ACTIVATIONS: dict[str, Activation] = {
     "silu": functional.silu,
     "gelu": functional.gelu,
@@ -36,6 +39,8 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
 
 
 def _gate(activation: str) -> Activation:
+    if activation == "clamped_swiglu":
+        return _clamped_swiglu
     activate = ACTIVATIONS[activation]
 
     def gated(both: torch.Tensor) -> torch.Tensor:
@@ -43,6 +48,13 @@ def _gate(activation: str) -> Activation:
         return activate(gate) * up
 
     return gated
+
+
+def _clamped_swiglu(both: torch.Tensor) -> torch.Tensor:
+    """SwiGLU (Shazeer 2020) as GPT-OSS has it: both halves are bounded, and one is added to one."""
+    gate, up = both.chunk(2, -1)
+    gate, up = gate.clamp(max=SWIGLU_LIMIT), up.clamp(-SWIGLU_LIMIT, SWIGLU_LIMIT)
+    return gate * torch.sigmoid(SWIGLU_ALPHA * gate) * (up + 1)
 
 
 IN_PYTORCH = Operations(rotate, _gate)

@@ -38,11 +38,11 @@ def write_kernel(
 # the table's width changes with the longest context, and is worth no kernel of its own
 @triton.jit(do_not_specialize=["width"])
 def attend_kernel(
-    query, keys, values, out, peaks, sums, tiles, blocks, query_stride, width, scale, softcap,
-    WINDOW: tl.constexpr, HAS_CAP: tl.constexpr, HEADS: tl.constexpr, GROUP: tl.constexpr,
-    NUM_HEADS: tl.constexpr, KEY_DIM: tl.constexpr, VALUE_DIM: tl.constexpr,
-    KEY_SPAN: tl.constexpr, VALUE_SPAN: tl.constexpr, BLOCK_SIZE: tl.constexpr,
-    ROWS: tl.constexpr, PLACES: tl.constexpr, PARTS: tl.constexpr,
+    query, keys, values, out, peaks, sums, tiles, blocks, sinks, query_stride, width, scale,
+    softcap, WINDOW: tl.constexpr, HAS_CAP: tl.constexpr, HAS_SINKS: tl.constexpr,
+    HEADS: tl.constexpr, GROUP: tl.constexpr, NUM_HEADS: tl.constexpr, KEY_DIM: tl.constexpr,
+    VALUE_DIM: tl.constexpr, KEY_SPAN: tl.constexpr, VALUE_SPAN: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr, ROWS: tl.constexpr, PLACES: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """A program computes a tile for `HEADS` query heads, which share a head of keys.
 
@@ -58,8 +58,7 @@ def attend_kernel(
     is_row = token < count
     begin, end = _places_of_part(position, position + count, part, WINDOW, PLACES, PARTS)
     q = _vectors(query, (row + token).to(tl.int64) * query_stride, head, is_row, KEY_DIM, KEY_SPAN)
-    peak = tl.full((ROWS,), float("-inf"), tl.float32)
-    total = tl.zeros((ROWS,), tl.float32)
+    peak, total = _beginning(sinks, head, is_row, part, HAS_SINKS, ROWS)
     summed = tl.zeros((ROWS, VALUE_SPAN), tl.float32)
     for first in range(begin, end, PLACES):
         place = first + tl.arange(0, PLACES)
@@ -107,6 +106,20 @@ def join_kernel(
     found = tl.load(parts + part[:, None] * VALUE_DIM + dims[None, :], is_dim[None, :], 0.0)
     joined = tl.sum(found * weight[:, None], 0) / total
     tl.store(out + row * VALUE_DIM + dims, joined.to(out.dtype.element_ty), is_dim)
+
+
+@triton.jit
+def _beginning(sinks, head, is_row, part, HAS_SINKS: tl.constexpr, ROWS: tl.constexpr):
+    """The highest score, times LOG2_E, and the sum of weights of rows that have seen no place.
+
+    A sink counts once: in the first part.
+    """
+    peak = tl.full((ROWS,), float("-inf"), tl.float32)
+    total = tl.zeros((ROWS,), tl.float32)
+    if HAS_SINKS:
+        sink = tl.load(sinks + head, is_row, 0.0).to(tl.float32) * _LOG2_E
+        peak, total = tl.where(part == 0, sink, peak), tl.where(part == 0, 1.0, total)
+    return peak, total
 
 
 @triton.jit

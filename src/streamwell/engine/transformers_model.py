@@ -223,12 +223,13 @@ class ShapeProbe:
         scale: float,
         window: int | None = None,
         softcap: float | None = None,
+        sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
         if layer in self.shapes:
             raise NotImplementedError("a layer that attends twice")
         self.shapes[layer] = LayerShape(key.shape[1], key.shape[2], value.shape[2])
         self.windows[layer] = window
-        return sequence_attention(query, key, value, None, scale, softcap)
+        return sequence_attention(query, key, value, None, scale, softcap, sinks)
 
 
 def attention_forward(
@@ -241,6 +242,7 @@ def attention_forward(
     attention: Attention,
     scaling: float | None = None,
     softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
     **kwargs: Any,  # noqa: ANN401 - Transformers passes what each family needs
 ) -> tuple[torch.Tensor, None]:
     """What Transformers' modelling code calls, with `[1, heads, num_tokens, dim]` tensors.
@@ -248,9 +250,8 @@ def attention_forward(
     Raises:
         NotImplementedError: the model asks for attention we do not have.
     """
-    for name in ("s_aux", "position_bias"):
-        if kwargs.get(name) is not None:
-            raise NotImplementedError(f"attention with {name}")
+    if kwargs.get("position_bias") is not None:
+        raise NotImplementedError("attention with position_bias")
     if attention_mask is not None or not getattr(module, "is_causal", True):
         raise NotImplementedError("attention that is not just causal")
     # some families tell only the mask, which we do without
@@ -263,5 +264,6 @@ def attention_forward(
         scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
         window=window or None,
         softcap=softcap,
+        sinks=s_aux,
     )
     return out[None], None

@@ -50,8 +50,9 @@ def try_out_torch(decoder: LeanDecoder, spec: DecoderSpec) -> None:
         scale: float,
         window: int | None = None,
         softcap: float | None = None,
+        sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        attended = sequence_attention(query, key, value, None, scale, softcap)
+        attended = sequence_attention(query, key, value, None, scale, softcap, sinks)
         # on CPUs PyTorch's attention hides what is not finite in queries and keys
         return attended + (query * 0).sum() + (key * 0).sum()
 

@@ -21,6 +21,8 @@ class Architecture:
     fields: Mapping[str, str] = field(default_factory=dict)
     #: What is the same in all models of the family, and in no key.
     constants: Mapping[str, Any] = field(default_factory=dict)
+    #: The same for rotary scaling.
+    rope_scaling: Mapping[str, Any] = field(default_factory=dict)
     #: Tensors of a layer: their names in Transformers, where they differ from Llama's.
     names: Mapping[str, str] = field(default_factory=dict)
     #: Whether rows of queries and keys that turn together were put next to each other.
@@ -109,6 +111,18 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         model_type="smollm3",
         constants=_SILU | {"no_rope_layers": None, "no_rope_layer_interval": 4},
         is_paired=True,
+    ),
+    "gpt-oss": Architecture(
+        model_type="gpt_oss",
+        fields=_EXPERTS
+        | _WINDOW
+        | {
+            "expert_count": "num_local_experts",
+            "expert_feed_forward_length": "intermediate_size",
+        },
+        constants=_SILU,
+        names={"attn_sinks": "self_attn.sinks", "post_attention_norm": "post_attention_layernorm"},
+        rope_scaling={"truncate": False},
     ),
     "granite": Architecture(
         model_type="granite",

@@ -36,6 +36,8 @@ _LARGEST_GEMMA = {"gemma2": 46, "gemma3_text": 62}
 _ENDS = frozenset(
     {"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>"}
 )
+#: Of GPT-OSS's answers, which are several messages; each of those ends with `<|end|>`.
+_HARMONY_ENDS = frozenset({"<|return|>", "<|call|>"})
 #: One for each head of queries; and models of experts alone.
 _OPTIONAL = ("attention.head_count_kv", "feed_forward_length")
 _MAX_FACTORS = 4096
@@ -85,6 +87,8 @@ def end_ids(metadata: Mapping[str, Any]) -> list[int]:
     ids = [metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
     tokens = metadata.get("tokenizer.ggml.tokens", ())
     if isinstance(tokens, tuple):
+        if set(tokens) >= _HARMONY_ENDS:
+            return [i for i, token in enumerate(tokens) if token in _HARMONY_ENDS]
         ids += [i for i, token in enumerate(tokens) if token in _ENDS]
     return sorted({i for i in ids if type(i) is int})
 
@@ -160,10 +164,12 @@ def _rope(
         if not architecture.turns_partly or type(dim) is not int or not 0 < dim < head_dim:
             raise LoadError(f"{keys.file}: {dim} elements of a head turn, and not all {head_dim}")
         fields["partial_rotary_factor"] = dim / head_dim
-    return fields | _scaling(keys, config, model)
+    return fields | _scaling(architecture, keys, config, model)
 
 
-def _scaling(keys: _Keys, config: Mapping[str, Any], model: GgufModel) -> dict[str, Any]:
+def _scaling(
+    architecture: Architecture, keys: _Keys, config: Mapping[str, Any], model: GgufModel
+) -> dict[str, Any]:
     """How rotary embeddings are scaled, in one of four ways or not at all."""
     kind = keys.take("rope.scaling.type", "none")
     factor = keys.take_number("rope.scaling.factor", 1.0)
@@ -190,6 +196,7 @@ def _scaling(keys: _Keys, config: Mapping[str, Any], model: GgufModel) -> dict[s
             "factor": factor,
             "original_max_position_embeddings": original,
             **_yarn(keys, factor, attention_factor),
+            **architecture.rope_scaling,
         }
         return {"rope_scaling": scaling}
     if kind == "linear" or (kind == "none" and factor != 1):

@@ -70,6 +70,7 @@ KEPT: Mapping[str, Kept] = {
     "Q4_K": Kept(12, 4, 4.625),
     "Q5_K": Kept(13, 5, 5.625),
     "Q6_K": Kept(14, 6, 6.625),
+    "MXFP4": Kept(39, 4, 4.5),
 }
 #: What every other type is rounded to that is not to become floats.
 ROUNDED_ANEW = KEPT["Q8_0"]

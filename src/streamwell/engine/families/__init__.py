@@ -28,7 +28,7 @@ from streamwell.engine.families.llama import (
     QWEN3,
     SMOLLM3,
 )
-from streamwell.engine.families.mixtures import MIXTRAL, QWEN2_MOE, QWEN3_MOE
+from streamwell.engine.families.mixtures import GPT_OSS, MIXTRAL, QWEN2_MOE, QWEN3_MOE
 from streamwell.engine.families.shapes import check_shapes
 from streamwell.engine.families.spec import DecoderSpec, Experts, Rope
 from streamwell.engine.saved_weights import SavedWeights
@@ -56,6 +56,7 @@ FAMILIES: Mapping[str, Family] = {
     "gemma3_text": GEMMA3,
     "gpt2": GPT2,
     "gpt_neox": GPT_NEOX,
+    "gpt_oss": GPT_OSS,
     "granite": GRANITE,
     "llama": LLAMA,
     "mistral": MISTRAL,

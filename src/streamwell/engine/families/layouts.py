@@ -2,13 +2,14 @@
 
 The names beyond Llama's own, below `model.layers.N.`: `post_self_attn_layernorm` and
 `post_mlp_layernorm` for norms of outputs, `mlp.gate` for the router of a mixture of experts,
-`mlp.experts.N.…` and `mlp.shared_expert.…` for the experts; `model.embed_positions` beside them.
+`mlp.experts.N.…` and `mlp.shared_expert.…` for the experts; `self_attn.sinks` for their scores;
+`model.embed_positions` beside them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +23,7 @@ _HEAD_NORM = re.compile(r"\.self_attn\.[qk]_norm\.")
 _QUERIES_AND_KEYS = re.compile(r"\.self_attn\.[qk]_(proj|norm)\.")
 #: The number of a layer, where it comes first.
 _LAYER = re.compile(r"\.\d+\.")
+_ALL_EXPERTS = re.compile(r"(.*\.mlp\.experts\.)(gate_up|down)_proj\.(weight|bias)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,9 @@ class Layout:
     """How a family names its weights and lays them out."""
 
     #: Regular expressions and what takes their place, one after the other. Queries, keys and values
-    #: in one are `self_attn.qkv_proj`, gate and up projection in one `mlp.gate_up_proj`.
+    #: in one are `self_attn.qkv_proj`, gate and up projection in one `mlp.gate_up_proj`; of all
+    #: experts in one, `[experts, in_features, out_features]`, their outputs take turns in
+    #: `mlp.experts.gate_up_proj`.
     names: tuple[tuple[str, str], ...] = ()
     #: Whether linear layers are saved as `[in_features, out_features]`.
     is_transposed: bool = False
@@ -126,6 +130,8 @@ def _split(
     if ".mlp.gate_up_proj." in name:
         gate, up = tensor.chunk(2)
         return {name.replace("gate_up", "gate"): gate, name.replace("gate_up", "up"): up}
+    if match := _ALL_EXPERTS.fullmatch(name):
+        return dict(_experts(tensor, *match.groups()))
     if ".self_attn.qkv_proj." not in name:
         return {name: tensor}
     counts = (spec.num_heads, spec.num_kv_heads, spec.num_kv_heads)
@@ -136,6 +142,20 @@ def _split(
     else:
         rows = list(torch.split(tensor, [count * spec.head_dim for count in counts]))
     return {name.replace("qkv", kind): part for kind, part in zip("qkv", rows, strict=True)}
+
+
+def _experts(
+    tensor: torch.Tensor, prefix: str, part: str, kind: str
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """The matrices, or the biases, of each expert."""
+    for index, own in enumerate(tensor):
+        rows = own.t() if kind == "weight" else own
+        name = f"{prefix}{index}."
+        if part == "down":
+            yield f"{name}down_proj.{kind}", rows
+        else:
+            yield f"{name}gate_proj.{kind}", rows[::2]
+            yield f"{name}up_proj.{kind}", rows[1::2]
 
 
 def _spread_turning(name: str, tensor: torch.Tensor, spec: DecoderSpec) -> torch.Tensor:

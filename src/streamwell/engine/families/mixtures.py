@@ -19,6 +19,7 @@ from streamwell.engine.families.layouts import Layout
 from streamwell.engine.families.llama import same_window
 from streamwell.engine.families.rope import read_rope
 from streamwell.engine.families.spec import DecoderSpec, Experts
+from streamwell.engine.operations import SWIGLU_ALPHA, SWIGLU_LIMIT
 
 
 def _experts(
@@ -113,3 +114,44 @@ def _qwen3_moe(fields: Fields) -> DecoderSpec:
 
 
 QWEN3_MOE = Family(read=_qwen3_moe, defaults=_QWEN_MOE_DEFAULTS)
+
+# --- GPT-OSS: sinks, biases everywhere, a gate that is held within bounds; all experts in one ---
+
+
+def _gpt_oss(fields: Fields) -> DecoderSpec:
+    bounds = (fields.number("swiglu_alpha"), fields.number("swiglu_limit"))
+    require(fields.get("hidden_act") == "silu" and bounds == (SWIGLU_ALPHA, SWIGLU_LIMIT))
+    num_layers = fields.num_layers
+    kinds = kinds_of(fields, [FULL if i % 2 else SLIDING for i in range(num_layers)])
+    ropes = [read_rope(fields, head_dim_of(fields), theta=150_000.0)] * num_layers
+    spec = decoder_spec(
+        fields, windows=windows_of(kinds, fields), ropes=ropes, activation="clamped_swiglu"
+    )
+    experts = _experts(fields, range(num_layers), sums_to_one=True)
+    return replace(spec, has_sinks=True, experts=experts)
+
+
+GPT_OSS = Family(
+    read=_gpt_oss,
+    defaults={
+        "hidden_act": "silu",
+        "layer_types": None,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "factor": 32.0,
+            "original_max_position_embeddings": 4096,
+            "truncate": False,
+        },
+        "swiglu_alpha": SWIGLU_ALPHA,
+        "swiglu_limit": SWIGLU_LIMIT,
+        "tie_word_embeddings": False,
+    },
+    layout=Layout(
+        names=(
+            (r"\.sinks$", ".sinks.weight"),
+            (r"\.mlp\.router\.", ".mlp.gate."),
+            (r"\.experts\.(gate_up|down)_proj$", r".experts.\1_proj.weight"),
+            (r"\.experts\.(gate_up|down)_proj_bias$", r".experts.\1_proj.bias"),
+        )
+    ),
+)

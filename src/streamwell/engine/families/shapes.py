@@ -61,6 +61,8 @@ def _attention_shapes(spec: DecoderSpec, hidden: int) -> dict[str, tuple[int, ..
         "self_attn.v_proj": (keys, hidden),
         "self_attn.o_proj": (hidden, queries),
     }
+    if spec.has_sinks:
+        shapes["self_attn.sinks"] = (spec.num_heads,)
     if spec.qk_norm is not None:
         is_wide = spec.qk_norm == "projection"
         shapes["self_attn.q_norm"] = (queries if is_wide else spec.head_dim,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, fields
 from typing import Literal
 
-Activation = Literal["silu", "gelu", "gelu_tanh"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "clamped_swiglu"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +94,8 @@ class DecoderSpec:
     attention_scale: float | None = None
     #: Attention scores `x` become `cap * tanh(x / cap)`; so do logits with the next one.
     attention_softcap: float | None = None
+    #: Whether each head has a score more, of no key: what it takes of softmax goes nowhere.
+    has_sinks: bool = False
     logits_softcap: float | None = None
     logits_divisor: float = 1.0
 

@@ -41,6 +41,7 @@ _ACTIVATIONS = {
     "silu": Activation.SILU,
     "gelu": Activation.GELU,
     "gelu_tanh": Activation.GELU_TANH,
+    "clamped_swiglu": Activation.CLAMPED_SWIGLU,
 }
 #: Variations of the block that the helper has. What is declared anew keeps a model away by itself.
 _VARIATIONS = frozenset(
@@ -56,6 +57,7 @@ _VARIATIONS = frozenset(
         "has_position_embeddings",
         "attention_scale",
         "attention_softcap",
+        "has_sinks",
         "logits_softcap",
         "logits_divisor",
         "embedding_multiplier",
@@ -192,6 +194,8 @@ class NativeDecoder:
         if spec.qk_norm is not None:
             struct.query_norm = self._norm(f"{attention}q_norm")
             struct.key_norm = self._norm(f"{attention}k_norm")
+        if spec.has_sinks:
+            struct.sinks = packer.vector(f"{attention}sinks.weight")
         struct.cosines, struct.sines = self._turns[spec.ropes[layer]]
         struct.window = spec.windows[layer] or 0
 

@@ -28,6 +28,7 @@ _KEPT_AS = {
     "Q4_K": Kind.INT4_K,
     "Q5_K": Kind.INT5_K,
     "Q6_K": Kind.INT6_K,
+    "MXFP4": Kind.MXFP4,
 }
 #: Outputs that lie together.
 PANEL = 32

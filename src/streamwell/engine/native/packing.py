@@ -117,6 +117,10 @@ class Packer:
             return NormStruct(weight, None)
         return NormStruct(weight, self.keep(self._weights[f"{name}.bias"].float() * factor))
 
+    def vector(self, name: str) -> int:
+        """Where the numbers of a tensor are, for good, as floats."""
+        return self.keep(self._weights[name].float())
+
     def keep(self, tensor: torch.Tensor) -> int:
         """Where the tensor's numbers are, for good."""
         tensor = tensor.contiguous()

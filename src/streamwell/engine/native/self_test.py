@@ -17,8 +17,11 @@ from streamwell.models.gguf_header import KEPT, TYPES
 _BYTE = 0x99
 _NINE, _SIGNED, _SCALES = 9, _BYTE - 256, (25, 41)
 _SCALE, _MINIMUM = 1 / 64, 1 / 128
+#: What the level of nine is in MXFP4, and a power of two as its scales have it.
+_SMALL_FLOAT, _EXPONENT = -0.5, 121
 #: Where a block has those two; what has no minimum begins with a scale alone, or ends with it.
-_HALVES = {"Q4_0": slice(0, 2), "Q8_0": slice(0, 2), "Q6_K": slice(208, 210)}
+#: MXFP4 has neither.
+_HALVES = {"Q4_0": slice(0, 2), "Q8_0": slice(0, 2), "Q6_K": slice(208, 210), "MXFP4": slice(0, 0)}
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -52,6 +55,8 @@ def _keeps(library: ctypes.CDLL, kind: str) -> bool:
     place = _HALVES.get(kind, slice(0, 4))
     halves = torch.tensor([_SCALE, _MINIMUM]).half().view(torch.uint8)
     blocks[..., place] = halves[: place.stop - place.start]
+    if kind == "MXFP4":
+        blocks[..., 0] = _EXPONENT
     rows = SavedRows(kind, blocks.view(48, -1))
     result = PackedLinear(library, rows, None, storage_kind(rows, "none"))(torch.ones(3, 256))
     expected = {
@@ -60,6 +65,7 @@ def _keeps(library: ctypes.CDLL, kind: str) -> bool:
         "Q8_0": 256 * _SCALE * _SIGNED,
         "Q4_K": 128 * sum(scale * (_SCALE * _NINE - _MINIMUM) for scale in _SCALES),
         "Q5_K": 128 * sum(scale * (_SCALE * (_NINE + 8) - _MINIMUM) for scale in _SCALES),
+        "MXFP4": 256 * 2.0 ** (_EXPONENT - 127) * _SMALL_FLOAT,
         "Q6_K": 256 * _SCALE * _SIGNED * (_NINE + 24 - 32),
     }[kind]
     return torch.allclose(result, torch.tensor(expected), rtol=1e-3)

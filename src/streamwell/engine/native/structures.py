@@ -28,6 +28,8 @@ class Kind(IntEnum):
     INT4_K = 8
     INT5_K = 9
     INT6_K = 10
+    #: Small floats with a scale for each group.
+    MXFP4 = 11
 
 
 class Epilogue(IntEnum):
@@ -46,6 +48,7 @@ class Activation(IntEnum):
     GELU_TANH = 2
     GELU = 3
     RELU = 4
+    CLAMPED_SWIGLU = 5
 
 
 class LinearStruct(ctypes.Structure):
@@ -130,6 +133,7 @@ class LayerStruct(ctypes.Structure):
         ("cosines", c_void_p),
         ("sines", c_void_p),
         ("bias", BiasStruct),
+        ("sinks", c_void_p),
         ("cache", CacheStruct),
         ("window", c_int64),
         ("cross_query", LinearStruct),

@@ -5,7 +5,7 @@
 
 namespace streamwell {
 
-enum Activation : int32_t { kNone = 0, kSilu = 1, kGeluTanh = 2, kGelu = 3, kRelu = 4 };
+enum Activation : int32_t { kNone = 0, kSilu = 1, kGeluTanh = 2, kGelu = 3, kRelu = 4, kClampedSwiglu = 5 };
 
 inline F32 silu(F32 x, F32 argument) {
   return div(x, add(broadcast(1.0f), exp(sub(zero(), argument))));
@@ -42,6 +42,21 @@ inline F32 activate(F32 x, Activation activation) {
     case kRelu: return relu(x);
     default: return x;
   }
+}
+
+// SwiGLU (Shazeer 2020) as GPT-OSS has it: both halves are bounded, and one is added to one. What is not
+// a number comes out as it is.
+inline F32 clamped_swiglu(F32 gate, F32 up) {
+  const F32 limit = broadcast(7.0f);
+  gate = min(limit, gate);
+  up = max(broadcast(-7.0f), min(limit, up));
+  return mul(silu(gate, mul(gate, broadcast(1.702f))), add(up, broadcast(1.0f)));
+}
+
+// A gate, and what it multiplies.
+inline F32 gated(F32 gate, F32 up, Activation activation) {
+  if (activation == kClampedSwiglu) return clamped_swiglu(gate, up);
+  return mul(activate(gate, activation), up);
 }
 
 }  // namespace streamwell

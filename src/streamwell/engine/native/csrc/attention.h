@@ -51,7 +51,8 @@ struct Attention {
   const Cache& cache;
   float scale, softcap;
   DistanceBias bias;
-  int64_t window;  // 0 sees all
+  int64_t window;      // 0 sees all
+  const float* sinks;  // [queries]: a score more for each row, of a key without a value; or null
 
   // Where the tile of keys starts that the token at `position` reads first.
   int64_t first_key(int64_t position) const {
@@ -74,9 +75,11 @@ struct Task {
     return length < 0 ? start + r / group : length - 1;
   }
 
+  int64_t head_of(int64_t r, int64_t group) const { return kv_head * group + r % group; }
+
   // The query, or the place for what comes out, of a row.
   int64_t offset_of(int64_t r, int64_t group, int64_t row_floats, int64_t dim) const {
-    return (row + r / group) * row_floats + (kv_head * group + r % group) * dim;
+    return (row + r / group) * row_floats + head_of(r, group) * dim;
   }
 };
 
@@ -85,7 +88,7 @@ inline Shaping shaping_of(const Attention& attention, const Task& task, int64_t 
   const DistanceBias& bias = attention.bias;
   if (!bias.table) return {attention.softcap, nullptr};
   const int64_t group = attention.heads.group();
-  const int64_t head = task.kv_head * group + r % group, position = task.start + r / group;
+  const int64_t head = task.head_of(r, group), position = task.start + r / group;
   return {attention.softcap, bias.table + head * bias.stride + bias.origin + key - position};
 }
 
@@ -94,9 +97,11 @@ class Gathered {
  public:
   Gathered(const Attention& attention, const Task& task, float* sums, std::vector<Seen>& seen)
       : attention_(attention), task_(task), sums_(sums), seen_(seen) {
-    const int64_t rows = task.tokens * attention.heads.group();
+    const int64_t group = attention.heads.group(), rows = task.tokens * group;
     std::fill(sums, sums + rows * attention.heads.dim, 0.0f);
     seen.assign(rows, Seen());
+    if (!attention.sinks) return;
+    for (int64_t r = 0; r < rows; ++r) seen[r] = {attention.sinks[task.head_of(r, group)], 1.0f};
   }
 
   void write() const {

@@ -100,6 +100,7 @@ struct Groups {
 
 using Int4 = Groups<FourBits, false>;
 using Int4Minimum = Groups<FourBits, true>;
+using Mxfp4 = Groups<SmallFloats, false>;
 using Int8Groups = Groups<EightBits, false>;
 
 }  // namespace streamwell

@@ -27,6 +27,17 @@ struct FourBits {
   }
 };
 
+// Four bits as above, which are a sign, two bits of an exponent and one of a fraction (E2M1: Open Compute
+// Project 2023, "Microscaling Formats"). Levels are twice what they stand for, and twelve more.
+struct SmallFloats {
+  static constexpr int words = 4, largest = 24;
+  static constexpr uint8_t levels[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
+  static IntRegister at(const uint8_t* w, int j) { return look_up(levels, FourBits::at(w, j)); }
+
+  static int level(const uint8_t* words, int i) { return levels[FourBits::level(words, i)]; }
+};
+
 // Four bits as above; then a word with the highest bits, bit j for inputs 4j to 4j + 3.
 struct FiveBits {
   static constexpr int words = 5, largest = 31;

@@ -242,6 +242,7 @@ inline void multiply(const Linear& linear, const float* x, int64_t rows, float* 
     case kInt8: return Multiplication<Int8Scheme>(call).run();
     case kInt4: return Multiplication<Int4>(call).run();
     case kInt4Minimum: return Multiplication<Int4Minimum>(call).run();
+    case kMxfp4: return Multiplication<Mxfp4>(call).run();
     case kInt8Groups: return Multiplication<Int8Groups>(call).run();
     case kInt4K: return Multiplication<Int4K>(call).run();
     case kInt5K: return Multiplication<Int5K>(call).run();

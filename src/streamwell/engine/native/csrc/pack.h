@@ -16,6 +16,7 @@ inline int64_t panel_bytes(int32_t kind, int64_t k) {
     case kBfloat16Pairs: return words_of(k, 2) * 4 * kPanel;
     case kInt4: return k / Int4::step * Int4::w_bytes;
     case kInt4Minimum: return k / Int4Minimum::step * Int4Minimum::w_bytes;
+    case kMxfp4: return k / Mxfp4::step * Mxfp4::w_bytes;
     case kInt8Groups: return k / Int8Groups::step * Int8Groups::w_bytes;
     case kInt4K: return k / Int4K::step * Int4K::w_bytes;
     case kInt5K: return k / Int5K::step * Int5K::w_bytes;
@@ -182,6 +183,7 @@ inline void unpack_row(const Linear& linear, int64_t n, float* out) {
   switch (linear.kind) {
     case kInt4: return unpack_groups<Int4>(panel, c, linear.k, out);
     case kInt4Minimum: return unpack_groups<Int4Minimum>(panel, c, linear.k, out);
+    case kMxfp4: return unpack_groups<Mxfp4>(panel, c, linear.k, out);
     case kInt8Groups: return unpack_groups<Int8Groups>(panel, c, linear.k, out);
     case kInt4K: return unpack_groups<Int4K>(panel, c, linear.k, out);
     case kInt5K: return unpack_groups<Int5K>(panel, c, linear.k, out);

@@ -47,7 +47,7 @@ class Results {
       F32 values[2];
       take<form>(pending, m, values);
       if (form == kGate) {
-        store(y, mul(activate(values[0], epilogue_.activation), values[1]));
+        store(y, gated(values[0], values[1], epilogue_.activation));
         continue;
       }
       for (int side = 0; side < 2; ++side) {

@@ -5,14 +5,15 @@
 // high ones of the others. Of 256 weights, Q4_K and Q5_K: a scale of scales, one of minimums, twelve
 // bytes with eight of each in six bits, in Q5_K the fifth bits, then nibbles, low ones of 32 weights and
 // high ones of the next 32. Q6_K: nibbles, low ones of 64 weights and high ones of the next 64; two bits
-// more of each; a signed byte for each sixteen weights; and what those are multiples of.
+// more of each; a signed byte for each sixteen weights; and what those are multiples of. MXFP4: a byte with
+// the power of two that is the scale of 32 weights, and nibbles as in Q4_0.
 #pragma once
 
 #include "pack.h"
 
 namespace streamwell {
 
-enum SavedType : int32_t { kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8, kQ4_K = 12, kQ5_K = 13, kQ6_K = 14 };
+enum SavedType : int32_t { kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8, kQ4_K = 12, kQ5_K = 13, kQ6_K = 14, kMXFP4 = 39 };
 
 constexpr int kHalfGroup = kGroup / 2;
 
@@ -37,6 +38,18 @@ struct SavedGroup {
     place_words<typename Scheme::LevelType>(step, c, words);
     for (int i = 0; i < halves; i += 2)
       std::memcpy(step + Scheme::level_bytes + kPanel * i + 2 * c, block + i, 2);
+  }
+};
+
+struct SavedMxfp4 {
+  using Scheme = Mxfp4;
+  static constexpr int block_bytes = 17;
+
+  static void put(const uint8_t* block, int c, uint8_t* step) {
+    place_words<SmallFloats>(step, c, block + 1);
+    const float scale = block[0] == 255 ? NAN : std::ldexp(0.5f, block[0] - 127);  // levels are twice as large
+    const uint16_t stored = _cvtss_sh(scale, 0);  // as it is, between 2^-24 and 2^15
+    std::memcpy(step + Scheme::level_bytes + 2 * c, &stored, 2);
   }
 };
 
@@ -109,6 +122,7 @@ inline void pack_saved(int32_t type, const uint8_t* blocks, int64_t n, int64_t k
   switch (type) {
     case kQ4_0: return pack_blocks<SavedGroup<Int4, 18>>(blocks, n, k, out);
     case kQ4_1: return pack_blocks<SavedGroup<Int4Minimum, 20>>(blocks, n, k, out);
+    case kMXFP4: return pack_blocks<SavedMxfp4>(blocks, n, k, out);
     case kQ8_0: return pack_blocks<SavedGroup<Int8Groups, 34>>(blocks, n, k, out);
     case kQ4_K: return pack_blocks<SavedSuperBlock<Int4K>>(blocks, n, k, out);
     case kQ5_K: return pack_blocks<SavedSuperBlock<Int5K>>(blocks, n, k, out);

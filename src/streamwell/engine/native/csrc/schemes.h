@@ -21,7 +21,7 @@ constexpr int kGroup = 32;  // weights that share a scale, or activations
 // are whole numbers themselves in those that end in K.
 enum Kind : int32_t {
   kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2, kInt8 = 3, kInt4 = 4, kBfloat16Pairs = 5, kInt4Minimum = 6,
-  kInt8Groups = 7, kInt4K = 8, kInt5K = 9, kInt6K = 10
+  kInt8Groups = 7, kInt4K = 8, kInt5K = 9, kInt6K = 10, kMxfp4 = 11
 };
 
 // Where small numbers are multiplied several at once, a step of k is a word of 32 bits. Tiles of the

@@ -92,6 +92,11 @@ inline IntRegister add_words(IntRegister a, IntRegister b) { return _mm512_add_e
 // The signed bytes at odd, and at even, places, as words.
 inline IntRegister odd_bytes(IntRegister v) { return _mm512_srai_epi16(v, 8); }
 inline IntRegister even_bytes(IntRegister v) { return odd_bytes(_mm512_slli_epi16(v, 8)); }
+// The bytes of a table of sixteen at the places that bytes below sixteen tell.
+inline IntRegister look_up(const uint8_t* table, IntRegister places) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), places);
+}
 // Of every four lanes the first and the third as words side by side, then the second and the fourth.
 inline void store_word_pairs(uint8_t* p, I32 v) {
   const I32 behind = _mm512_shuffle_epi32(v, static_cast<_MM_PERM_ENUM>(_MM_SHUFFLE(3, 2, 3, 2)));
@@ -222,6 +227,11 @@ inline void store_bytes(uint8_t* p, I32 v) {
   const __m128i mask = _mm_set1_epi16(0x00ff);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
                    _mm_packus_epi16(_mm_and_si128(low, mask), _mm_and_si128(high, mask)));
+}
+// The bytes of a table of sixteen at the places that bytes below sixteen tell.
+inline IntRegister look_up(const uint8_t* table, IntRegister places) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), places);
 }
 // Of every four lanes the first and the third as words side by side, then the second and the fourth.
 inline void store_word_pairs(uint8_t* p, I32 v) {

@@ -21,6 +21,7 @@ struct Layer {
   Norm query_norm, key_norm;
   const float *cosines, *sines;  // [positions, head_dim / 2], or null
   DistanceBias bias;
+  const float* sinks;  // [queries], or null
   Cache cache;
   int64_t window;  // 0 sees all
   // Attention to an encoder's output; without weights there is none.
@@ -138,7 +139,7 @@ void project_rows(const Stack& stack, const Layer& layer, const Batch& batch) {
 template <class Kernel>
 void attend_to_itself(const Stack& stack, const Layer& layer, const Batch& batch) {
   attend<Kernel>({batch.qkv, stack.heads.row_floats(), batch.attended, stack.heads, layer.cache,
-                  stack.scale, stack.softcap, layer.bias, layer.window},
+                  stack.scale, stack.softcap, layer.bias, layer.window, layer.sinks},
                  batch.sequences);
 }
 
@@ -148,7 +149,7 @@ void attend_to_input(const Stack& stack, const Layer& layer, const Batch& batch)
   multiply(layer.cross_query, input, batch.rows, batch.qkv, kPlain, batch.workspace);
   const int64_t query_floats = stack.heads.queries * stack.heads.dim;
   attend<Kernel>({batch.qkv, query_floats, batch.attended, stack.heads, layer.cache, stack.scale,
-                  stack.softcap, {}, 0},
+                  stack.softcap, {}, 0, nullptr},
                  batch.cross);
 }
 
