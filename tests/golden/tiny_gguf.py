@@ -104,7 +104,8 @@ def write_gguf(
 def _add(writer: gguf.GGUFWriter, name: str, tensor: torch.Tensor, kind: str) -> None:
     data, quant = tensor.float().numpy(), gguf.GGMLQuantizationType[kind]
     block = gguf.GGML_QUANT_SIZES[quant][0]
-    if kind == "F32" or data.ndim == 1 or data.shape[-1] % block:
+    is_vector = data.ndim == 1 or name.endswith(".bias")
+    if kind == "F32" or is_vector or data.shape[-1] % block:
         writer.add_tensor(name, data)
     else:
         writer.add_tensor(name, gguf.quants.quantize(data, quant), raw_dtype=quant)
@@ -160,6 +161,8 @@ def _write_config(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
         is_window = field == "sliding_window"
         if config.get(field) is not None and (not is_window or model_type in _WINDOWED):
             getattr(writer, method)(config[field])
+    if model_type == "gpt_oss":
+        writer.add_expert_feed_forward_length(config["intermediate_size"])
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
