@@ -127,6 +127,19 @@ def test_where_the_prompt_leaves_off(encoder: PromptEncoder) -> None:
     assert encoder.answer_parser([1], ()) is None
 
 
+def test_a_folder_that_does_not_say_is_split_by_its_chat_template(tmp_path: Path) -> None:
+    """Most have no response template; a chat template with the same marks stands in for it."""
+    shown = TEMPLATE + "{# <think>...</think> #}"
+    save_tokenizer(tmp_path, chat_template=shown, response_template=None)
+    encoder = PromptEncoder.load(tmp_path)
+
+    parser = encoder.answer_parser(encoder.encode_chat([Message("user", "x")]), BOTH)
+
+    assert parser is not None
+    parts = [*parser.push(f"<think>a</think>b{CALLED}"), *parser.flush()]
+    assert [PartKind.REASONING, PartKind.CONTENT, PartKind.TOOL_CALL] == [p.kind for p in parts]
+
+
 def test_folders_that_say_less(tmp_path: Path) -> None:
     """Without `tools` in the chat template they are refused; with a pattern, answers stay whole."""
     pattern = {"start_anchor": "a", "fields": {"content": {"close_pattern": "(a+)+$"}}}

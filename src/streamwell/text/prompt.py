@@ -35,6 +35,7 @@ from streamwell.text.response_template import (
 )
 from streamwell.text.slow_tokenizers import slow_decode
 from streamwell.text.tokenizer_trial import tried_out
+from streamwell.text.usual_marks import usual_response_template
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -66,7 +67,7 @@ class PromptEncoder:
         self._decode = _decoder_of(tokenizer)
         #: For chats, and for chats with tools.
         self._templates = _chat_templates(tokenizer)
-        self._response_template = _response_template(tokenizer)
+        self._response_template = _response_template(tokenizer, self._templates or ())
         self._renderer = TemplateRenderer()
         self._control_tokens = self._find_control_tokens()
         #: One more than the largest id the tokenizer knows; a model may have more rows.
@@ -226,11 +227,15 @@ def _chat_templates(tokenizer: PreTrainedTokenizerBase) -> tuple[str, str] | Non
     return templates
 
 
-def _response_template(tokenizer: PreTrainedTokenizerBase) -> ResponseTemplate | None:
+def _response_template(
+    tokenizer: PreTrainedTokenizerBase, chat_templates: Sequence[str]
+) -> ResponseTemplate | None:
+    """What the folder says of its answers, or else what its chat templates show of them."""
+    special = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
     source = getattr(tokenizer, "response_template", None)
+    source = source or usual_response_template("\0".join(chat_templates), special)
     if not source:
         return None
-    special = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
     try:
         return parse_response_template(source, unseen=special)
     except UnsupportedTemplate as error:
