@@ -17,8 +17,10 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
 from streamwell.core.errors import InvalidRequest
-from streamwell.core.messages import ChatOptions, Message, PartKind, ToolCall
+from streamwell.core.messages import AnswerPart, ChatOptions, Message, PartKind, ToolCall
+from streamwell.text.detokenizer import Detokenizer
 from streamwell.text.prompt import PromptEncoder
+from streamwell.text.response_parser import joined
 
 # loading a tokenizer tries it out in a process of its own; templates are rendered in another
 pytestmark = pytest.mark.slow
@@ -61,12 +63,12 @@ QUESTION = {"role": "user", "content": "Weather in Oslo?"}
 CALLED = '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
 
 
-def save_tokenizer(folder: Path, **config: Any) -> Path:  # noqa: ANN401 - JSON
+def save_tokenizer(folder: Path, special: Sequence[str] = (), **config: Any) -> Path:  # noqa: ANN401 - JSON
     """A byte-level tokenizer without merges, with the marks of tools and reasoning."""
     tokenizer = Tokenizer(BPE({char: i for i, char in enumerate(sorted(ByteLevel.alphabet()))}, []))
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
     tokenizer.decoder = ByteLevelDecoder()
-    tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>", *special])
     tokenizer.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in MARKS])
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>"}
@@ -138,6 +140,29 @@ def test_a_folder_that_does_not_say_is_split_by_its_chat_template(tmp_path: Path
     assert parser is not None
     parts = [*parser.push(f"<think>a</think>b{CALLED}"), *parser.flush()]
     assert [PartKind.REASONING, PartKind.CONTENT, PartKind.TOOL_CALL] == [p.kind for p in parts]
+
+
+def test_channels_are_told_by_special_tokens(tmp_path: Path) -> None:
+    """GPT-OSS's marks are such: they are shown to what splits its answers, and no others are."""
+    marks = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
+    template = (
+        "{% for m in messages %}{{ '<|start|>user<|message|>' + m.content + '<|end|>' }}"
+        "{% endfor %}{{ '<|start|>assistant' }}{# <|channel|> #}"
+    )
+    save_tokenizer(tmp_path, (*marks, "<|return|>"), chat_template=template, response_template=None)
+    encoder = PromptEncoder.load(tmp_path)
+    thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
+    answer = f"{thought}<|channel|>final<|message|>Hé!"
+    ids = encoder.encode_text(f"{answer}<|return|>")
+    prompt_ids = encoder.encode_chat([Message("user", "Hi")])
+
+    detokenizer, parser = Detokenizer(encoder.decode), encoder.answer_parser(prompt_ids, BOTH)
+    text = "".join(map(detokenizer.push, ids)) + detokenizer.flush()
+
+    assert answer == encoder.decode(ids) == text
+    assert parser is not None
+    parts = joined([*parser.push(text), *parser.flush()])
+    assert (AnswerPart(PartKind.REASONING, "Hm."), AnswerPart(PartKind.CONTENT, "Hé!")) == parts
 
 
 def test_folders_that_say_less(tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from streamwell.core.messages import AnswerPart, PartKind
 from streamwell.text.response_parser import ResponseParser, joined
-from streamwell.text.response_template import parse_response_template
-from streamwell.text.usual_marks import usual_response_template
+from streamwell.text.usual_marks import showing, usual_response_template
 
 CONTENT, REASONING, CALL = PartKind.CONTENT, PartKind.REASONING, PartKind.TOOL_CALL
 #: What matters in the chat templates of real models.
@@ -16,6 +15,7 @@ THINKS = "{{ '<think>\\n' + message.reasoning_content + '\\n</think>\\n\\n' }}"
 CALLS = "{{ '<tool_call>\\n{\"name\": \"' + call.name + '\"}\\n</tool_call>' }}"
 XML_CALLS = "{{ '<tool_call>\\n<function=' + call.name + '>\\n</function>\\n</tool_call>' }}"
 DEEPSEEK = "{{ '<｜Assistant｜><think>\\n' }}{{ content.split('</think>')[-1] }}"
+HARMONY = "{{ '<|start|>assistant<|channel|>final<|message|>' + message.content + '<|end|>' }}"
 
 ANSWER = (
     '<think>\nHm.\n</think>\n\nHere:\n<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
@@ -57,19 +57,62 @@ ANSWER = (
             (AnswerPart(CONTENT, "<tool_call>\n<function=now>\n</function>\n</tool_call>"),),
             id="calls that are no JSON",
         ),
+        pytest.param(
+            HARMONY,
+            "<|start|>assistant",
+            "<|channel|>analysis<|message|>Hm.<|end|>"
+            "<|start|>assistant<|channel|>final<|message|>Hello!",
+            (AnswerPart(REASONING, "Hm."), AnswerPart(CONTENT, "Hello!")),
+            id="Harmony",
+        ),
+        pytest.param(
+            HARMONY,
+            "<|start|>assistant",
+            "<|channel|>analysis<|message|>Hm.<|end|>"
+            "<|start|>assistant<|channel|>commentary<|message|>I look.<|end|>"
+            "<|start|>assistant<|channel|>commentary to=functions.get_time json<|message|>"
+            '{"city": "Oslo"}',
+            (
+                AnswerPart(REASONING, "Hm."),
+                AnswerPart(CONTENT, "I look."),
+                AnswerPart(CALL, '{"city": "Oslo"}', "get_time", 0),
+            ),
+            id="a call in Harmony",
+        ),
+        pytest.param(
+            HARMONY,
+            "<|start|>assistant",
+            "<|channel|>commentary to=functions.get_time json<|message|>Oslo",
+            (
+                AnswerPart(
+                    CONTENT, "<|channel|>commentary to=functions.get_time json<|message|>Oslo"
+                ),
+            ),
+            id="no arguments in Harmony",
+        ),
     ],
 )
 def test_answers_are_split_by_the_marks_of_the_chat_template(
     chat_template: str, prompt: str, answer: str, parts: tuple[AnswerPart, ...]
 ) -> None:
     """As if the folder had said so, after what the prompt has of the answer."""
-    source = usual_response_template(chat_template)
-    assert source is not None
-    template = parse_response_template(source)
+    template = usual_response_template(chat_template)
+    assert template is not None
 
-    parser = ResponseParser(template, (REASONING, CALL), template.answer_begun_in(prompt))
+    for size in (1, 7, len(answer)):
+        parser = ResponseParser(template, (REASONING, CALL), template.answer_begun_in(prompt))
+        pieces = [answer[at : at + size] for at in range(0, len(answer), size)]
+        pushed = [part for piece in pieces for part in parser.push(piece)]
 
-    assert parts == joined([*parser.push(answer), *parser.flush()])
+        assert parts == joined([*pushed, *parser.flush()])
+
+
+def test_marks_that_are_special_tokens_are_shown() -> None:
+    """Where they stand; all else is decoded as ever, and ids that show nothing show nothing."""
+    decode = showing(lambda ids: "".join(map(str, ids)), {7: "<|end|>"})
+
+    assert "12<|end|><|end|>3" == decode([1, 2, 7, 7, 3])
+    assert "" == decode([])
 
 
 @pytest.mark.parametrize(
@@ -89,7 +132,7 @@ def test_where_the_marks_are_not_known_answers_stay_whole(chat_template: str) ->
 
 def test_marks_that_no_text_shows_are_left_out() -> None:
     """Special tokens, in some tokenizers."""
-    source = usual_response_template(CHAT_ML + THINKS + CALLS, unseen={"</think>"})
+    template = usual_response_template(CHAT_ML + THINKS + CALLS, special={"</think>"})
 
-    assert source is not None
-    assert ["tool_calls"] == list(source["fields"])
+    assert template is not None
+    assert [CALL] == [region.kind for region in template.regions]

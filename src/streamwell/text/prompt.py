@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ from streamwell.text.response_template import (
 )
 from streamwell.text.slow_tokenizers import slow_decode
 from streamwell.text.tokenizer_trial import tried_out
-from streamwell.text.usual_marks import usual_response_template
+from streamwell.text.usual_marks import showing, usual_response_template
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -64,10 +64,15 @@ class PromptEncoder:
         # beside another thread's call, tokenizers before 0.23 refuse it as "Already borrowed".
         tokenizer.encode("")
         self._tokenizer = tokenizer
-        self._decode = _decoder_of(tokenizer)
         #: For chats, and for chats with tools.
         self._templates = _chat_templates(tokenizer)
-        self._response_template = _response_template(tokenizer, self._templates or ())
+        special = {i: t.content for i, t in tokenizer.added_tokens_decoder.items() if t.special}
+        self._response_template = _response_template(
+            tokenizer, self._templates or (), special.values()
+        )
+        shown = self._response_template.shown if self._response_template else ()
+        marks = {token_id: token for token_id, token in special.items() if token in shown}
+        self._decode = showing(_decoder_of(tokenizer), marks)
         self._renderer = TemplateRenderer()
         self._control_tokens = self._find_control_tokens()
         #: One more than the largest id the tokenizer knows; a model may have more rows.
@@ -228,14 +233,12 @@ def _chat_templates(tokenizer: PreTrainedTokenizerBase) -> tuple[str, str] | Non
 
 
 def _response_template(
-    tokenizer: PreTrainedTokenizerBase, chat_templates: Sequence[str]
+    tokenizer: PreTrainedTokenizerBase, chat_templates: Sequence[str], special: Collection[str]
 ) -> ResponseTemplate | None:
     """What the folder says of its answers, or else what its chat templates show of them."""
-    special = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
     source = getattr(tokenizer, "response_template", None)
-    source = source or usual_response_template("\0".join(chat_templates), special)
     if not source:
-        return None
+        return usual_response_template("\0".join(chat_templates), special)
     try:
         return parse_response_template(source, unseen=special)
     except UnsupportedTemplate as error:

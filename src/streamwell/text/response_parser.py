@@ -165,6 +165,10 @@ def _calls_in(body: str, region: Region) -> list[tuple[str, str]]:
     Raises:
         ValueError, LookupError: it says no call.
     """
+    if region.divider:
+        head, _, arguments = body.partition(region.divider)
+        name = FUNCTION_NAME.match(head)
+        return [_call({"name": name and name[0], "arguments": arguments})]
     value = parse_json(body)
     if region.transform_each:
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):

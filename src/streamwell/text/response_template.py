@@ -53,6 +53,8 @@ class Region:
     transform: Any = None
     #: The JSON is a list, and each entry is transformed.
     transform_each: bool = False
+    #: If there is one, a call is the name of a function, perhaps more, this, and its arguments.
+    divider: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class ResponseTemplate:
     #: Texts after which an answer begins in a prompt; the last one counts.
     anchors: tuple[str, ...]
     regions: tuple[Region, ...]
+    #: Special tokens that texts show, since marks are made of them.
+    shown: tuple[str, ...] = ()
 
     def answer_begun_in(self, prompt: str) -> str:
         """What the prompt has of the answer already, such as a mark that begins reasoning."""
