@@ -12,9 +12,10 @@ from safetensors import safe_open
 
 from streamwell.core.errors import LoadError
 from streamwell.engine.gguf import GgufWeights
+from streamwell.engine.mxfp4 import Mxfp4Weights
 from streamwell.engine.saved_weights import SavedRows, SavedWeights
 from streamwell.models.gguf_folder import given
-from streamwell.models.weights import is_gguf, weight_files
+from streamwell.models.weights import MXFP4_BLOCKS, is_gguf, weight_files
 
 #: Told what is done, and how far all of it has come, from 0 to 1.
 Report = Callable[[str, float], None]
@@ -68,16 +69,18 @@ class _Safetensors(SavedWeights):
 
 
 def open_checkpoint(path: Path, dtype: torch.dtype, progress: Progress) -> Checkpoint:
-    """The weights of a folder as they are saved; what is rounded in a GGUF file as `dtype`.
+    """The weights of a folder as they are saved; what is rounded in them as `dtype`.
 
     Raises:
-        LoadError: a GGUF file cannot be read, or a bias is missing that other blocks have.
+        LoadError: a GGUF file or MXFP4 cannot be read, or a bias is missing that other blocks have.
     """
     files = weight_files(path)
     if is_gguf(path):
         saved: SavedWeights = GgufWeights([file.resolve() for file in files], dtype)
     else:
         saved = _Safetensors(files)
+        if any(map(MXFP4_BLOCKS.fullmatch, saved.outline)):
+            saved = Mxfp4Weights(saved, dtype)
     if missing := missing_biases(saved.outline):
         raise LoadError(f"{given(path)} has no weights {missing[0]!r}")
     return Checkpoint(saved, progress)

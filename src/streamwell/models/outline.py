@@ -14,7 +14,7 @@ from typing import Any
 from streamwell.models.gguf_header import KEPT, PLAIN, ROUNDED_ANEW
 from streamwell.models.safetensors_header import TensorInfo
 from streamwell.models.small_files import check_sizes, read_object
-from streamwell.models.weights import is_gguf, read_headers, weight_files
+from streamwell.models.weights import MXFP4_BLOCKS, is_gguf, read_headers, weight_files
 
 #: What families call the positions they were trained on.
 POSITIONS = (
@@ -74,20 +74,26 @@ def size_on_disk(path: Path) -> int:
 def size_in_memory(path: Path, *, keeps_rounding: bool) -> int:
     """Bytes of the same once they are loaded, at the least.
 
-    What is rounded in a GGUF file is either kept so, at 4.5 to 8.5 bits, or takes two bytes a
-    number; what is computed as one layer and is of several types takes 8.5. To read the header of
-    such a file takes up to a second; else it is the size on disk.
+    What is rounded in a GGUF file or in MXFP4 is either kept so, at 4.5 to 8.5 bits, or takes two
+    bytes a number; what is computed as one layer and is of several types takes 8.5. To read the
+    header of a GGUF file takes up to a second; of other files it is the size on disk.
 
     Raises:
         LoadError: there are none.
         OSError: one of the files is missing.
     """
     if not is_gguf(path):
-        return size_on_disk(path)
+        return size_on_disk(path) + (0 if keeps_rounding else _spread_out(path))
     tensors = read_headers(path)
     if not keeps_rounding:
         return sum(_bytes_of_floats(tensor) for tensor in tensors.values())
     return sum(_kept_bytes(name, tensors) for name in tensors)
+
+
+def _spread_out(path: Path) -> int:
+    """What numbers in MXFP4 take more as floats, of four times as many bytes."""
+    tensors = read_headers(path).items()
+    return sum(3 * (t.end - t.begin) for name, t in tensors if MXFP4_BLOCKS.fullmatch(name))
 
 
 def _bytes_of_floats(tensor: TensorInfo) -> int:

@@ -5,6 +5,7 @@ Safetensors, or a GGUF file: what `torch.load` reads is a program (pickle), and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from streamwell.models.small_files import read_object
 _INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
 #: Endings of weights that would run code when they are loaded, or that nothing here reads.
 PICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".msgpack", ".h5")
+#: Experts in MXFP4, as GPT-OSS's are published: two numbers in a byte.
+MXFP4_BLOCKS = re.compile(r".*\.mlp\.experts\.(gate_up|down)_proj_blocks")
 #: The largest models have some 200 files.
 _MAX_FILES = 4096
 #: Numbers of a model that are not saved, such as tables of positions.
@@ -57,12 +60,15 @@ def is_gguf(path: Path) -> bool:
 
 
 def has_rounded_weights(path: Path) -> bool:
-    """Whether they are a GGUF file in which some are rounded.
+    """Whether some are rounded, in a GGUF file or in MXFP4.
 
     Raises:
-        LoadError: there are none, or the file is damaged.
+        LoadError: there are none, or a file is damaged.
     """
-    return is_gguf(path) and any(info.dtype not in PLAIN for info in read_headers(path).values())
+    tensors = read_headers(path)
+    if is_gguf(path):
+        return any(info.dtype not in PLAIN for info in tensors.values())
+    return any(map(MXFP4_BLOCKS.fullmatch, tensors))
 
 
 def read_headers(path: Path) -> dict[str, TensorInfo]:

@@ -79,6 +79,9 @@ def describe(config: Mapping[str, Any]) -> DecoderSpec | None:
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None:
         return None
+    rounding = config.get("quantization_config")
+    if isinstance(rounding, dict) and rounding.get("quant_method") in family.rounded_by:
+        config = {key: value for key, value in config.items() if key != "quantization_config"}
     try:
         return family.read(Fields(config, family.defaults, family.names))
     except NotKnownError:

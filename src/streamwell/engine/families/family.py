@@ -35,6 +35,8 @@ class Family:
     #: What the family calls some of Llama's fields, by Llama's names.
     names: Mapping[str, str] = field(default_factory=dict)
     layout: Layout = field(default_factory=Layout)
+    #: How its weights may come rounded, by the `quant_method` of a `quantization_config`.
+    rounded_by: tuple[str, ...] = ()
 
 
 def decoder_spec(

@@ -133,6 +133,7 @@ def _gpt_oss(fields: Fields) -> DecoderSpec:
 
 GPT_OSS = Family(
     read=_gpt_oss,
+    rounded_by=("mxfp4",),
     defaults={
         "hidden_act": "silu",
         "layer_types": None,
