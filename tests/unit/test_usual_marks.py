@@ -82,6 +82,14 @@ ANSWER = (
         pytest.param(
             HARMONY,
             "<|start|>assistant",
+            "<|channel|>analysis<|message|>Hm.<|end|>"
+            "<|start|>assistant to=functions.get_time<|channel|>commentary json<|message|>{}",
+            (AnswerPart(REASONING, "Hm."), AnswerPart(CALL, "{}", "get_time", 0)),
+            id="a call in Harmony, as its template shows it",
+        ),
+        pytest.param(
+            HARMONY,
+            "<|start|>assistant",
             "<|channel|>commentary to=functions.get_time json<|message|>Oslo",
             (
                 AnswerPart(

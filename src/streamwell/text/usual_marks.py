@@ -42,7 +42,7 @@ _HARMONY = ResponseTemplate(
         Region(PartKind.REASONING, ("<|channel|>analysis<|message|>",), ("<|end|>",)),
         Region(
             PartKind.TOOL_CALL,
-            ("<|channel|>commentary to=functions.",),
+            ("<|channel|>commentary to=functions.", "<|start|>assistant to=functions."),
             (),  # it ends the answer
             divider="<|message|>",
         ),
