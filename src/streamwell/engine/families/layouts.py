@@ -2,8 +2,8 @@
 
 The names beyond Llama's own, below `model.layers.N.`: `post_self_attn_layernorm` and
 `post_mlp_layernorm` for norms of outputs, `mlp.gate` for the router of a mixture of experts,
-`mlp.experts.N.…` and `mlp.shared_expert.…` for the experts; `self_attn.sinks` for scores that belong
-to no key; `model.embed_positions` beside the embeddings.
+`mlp.experts.N.…` and `mlp.shared_expert.…` for the experts; `self_attn.sinks` for scores of no key;
+`model.embed_positions` beside the embeddings.
 """
 
 from __future__ import annotations
