@@ -29,6 +29,19 @@ def value(content: Value) -> bytes:
     return struct.pack("<IIQ", ARRAY, STRING, len(content)) + items
 
 
+#: What the smallest of models says of itself.
+LLAMA: Mapping[str, Value] = {
+    "general.architecture": "llama",
+    "llama.context_length": 256,
+    "llama.block_count": 1,
+    "llama.embedding_length": 8,
+    "llama.feed_forward_length": 16,
+    "llama.attention.head_count": 2,
+    "llama.attention.layer_norm_rms_epsilon": 1e-5,
+    "tokenizer.ggml.model": "gpt2",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """An entry of the table of tensors."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from gguf_bytes import LLAMA as SMALLEST
 from gguf_bytes import Tensor, Value, gguf
 
 from streamwell.core.errors import LoadError, NotEnoughMemory
@@ -26,14 +27,7 @@ from streamwell.settings import Settings
 from streamwell.wiring.models import check_memory
 
 LLAMA: dict[str, Value] = {
-    "general.architecture": "llama",
-    "llama.context_length": 256,
-    "llama.block_count": 1,
-    "llama.embedding_length": 8,
-    "llama.feed_forward_length": 16,
-    "llama.attention.head_count": 2,
-    "llama.attention.layer_norm_rms_epsilon": 1e-5,
-    "tokenizer.ggml.model": "gpt2",
+    **SMALLEST,
     "tokenizer.ggml.tokens": ["a", "b", "<|im_end|>"],
     "tokenizer.ggml.eos_token_id": 1,
     "tokenizer.ggml.eot_token_id": 2,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from gguf_bytes import Tensor, Value, gguf
+from gguf_bytes import LLAMA, Tensor, Value, gguf
 
 from streamwell.core.errors import LoadError
 from streamwell.models import cache_dir
@@ -20,17 +20,7 @@ from streamwell.models.outline import size_on_disk
 from streamwell.models.resolve import resolve
 from streamwell.models.weights import is_gguf, read_headers
 
-MODEL: dict[str, Value] = {
-    "general.architecture": "llama",
-    "llama.context_length": 256,
-    "llama.block_count": 1,
-    "llama.embedding_length": 8,
-    "llama.feed_forward_length": 16,
-    "llama.attention.head_count": 2,
-    "llama.attention.layer_norm_rms_epsilon": 1e-5,
-    "tokenizer.ggml.model": "gpt2",
-    "tokenizer.ggml.tokens": ["a", "b", "c"],
-}
+MODEL: dict[str, Value] = {**LLAMA, "tokenizer.ggml.tokens": ["a", "b", "c"]}
 COUNT = 3
 FACTORS = (1.0, 8.0)
 Change = Callable[..., None]
