@@ -125,6 +125,9 @@ def test_a_damaged_folder_is_refused(
         ("gpt2", "transformer.h.1.ln_1.bias"),
         ("llama-biases-tied", "model.layers.1.self_attn.k_proj.bias"),
         ("phi3-window", "model.layers.1.self_attn.qkv_proj.weight"),
+        ("gpt-oss", "model.layers.1.mlp.experts.down_proj"),
+        ("gpt-oss", "model.layers.1.mlp.experts.down_proj_bias"),
+        ("gpt-oss", "model.layers.1.self_attn.sinks"),
     ],
 )
 def test_weights_that_are_missing_are_named(

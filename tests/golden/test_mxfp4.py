@@ -111,5 +111,37 @@ def test_scales_that_do_not_fit_are_refused(published: Path, scales: torch.Tenso
     del saved[name]
     save_file(saved | ({} if scales is None else {name: scales}), file, {"format": "pt"})
 
-    with pytest.raises(LoadError, match=r"the scales of .*down_proj_blocks are missing, or are of"):
+    with pytest.raises(
+        LoadError, match=rf"{published}: the scales of .*down_proj_blocks are missing, or of"
+    ):
+        load_model(published)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "says"),
+    [
+        ("down_proj_scales", torch.zeros(4, 64, 3), "down_proj_blocks or its scales are no bytes"),
+        ("down_proj_blocks", torch.zeros(4, 64, 3, 16, dtype=torch.int32), "are no bytes"),
+        ("down_proj_blocks", torch.zeros(4, 64, dtype=torch.uint8), "or of another shape than it"),
+        ("down_proj", torch.zeros(4, 96, 64), "is there a second time, as .*down_proj"),
+        ("2.up_proj.weight", torch.zeros(96, 64), "a second time, as .*2.up_proj.weight"),
+    ],
+)
+def test_what_is_no_mxfp4_is_refused(
+    published: Path, name: str, tensor: torch.Tensor, says: str
+) -> None:
+    """With the folder and the tensor."""
+    file = published / "model.safetensors"
+    save_file(load_file(file) | {f"{EXPERTS}.{name}": tensor}, file, {"format": "pt"})
+
+    with pytest.raises(LoadError, match=rf"{published}: .*{says}"):
+        load_model(published)
+
+
+def test_more_experts_than_the_config_says_are_refused(published: Path) -> None:
+    """They would be left out."""
+    config = json.loads((published / "config.json").read_text())
+    (published / "config.json").write_text(json.dumps(config | {"num_local_experts": 3}))
+
+    with pytest.raises(LoadError, match="layer 0 has more experts than 3"):
         load_model(published)

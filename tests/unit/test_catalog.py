@@ -17,6 +17,9 @@ def models_dir(tmp_path: Path) -> Path:
     for name in ("a", "owner/b", "owner/c d", ".hidden", "owner/.hidden", "x/y/z"):
         (folder / name).mkdir(parents=True)
         (folder / name / "config.json").write_text("{}")
+    (folder / "gguf").mkdir()
+    (folder / "gguf" / "config.json").write_text("{}")
+    (folder / "gguf" / "m-00001-of-00002.gguf").write_text("")
     (folder / "empty").mkdir()
     (folder / "file").write_text("")
     (tmp_path / "outside").mkdir()
@@ -34,7 +37,7 @@ def test_models_are_named_by_their_folders(models_dir: Path) -> None:
 
 BAD_NAMES = [
     "", ".", "..", "/", "a/", "/a", "../outside", "a/../../outside", "owner/../a", "x/y/z",
-    ".hidden", "owner/.hidden", "empty", "file", "no",
+    ".hidden", "owner/.hidden", "empty", "file", "gguf", "no",
     "a" * 300, "a\0", "a\n", "..\\outside", "owner", "~",
 ]  # fmt: skip
 

@@ -205,6 +205,16 @@ def test_a_folder_of_one_file_stands_for_it(write: Write) -> None:
     assert file.parent == resolve(str(file.parent))
 
 
+def test_names_that_are_no_text_are_refused(write: Write) -> None:
+    """They could be neither logged nor kept."""
+    file = write()
+    odd = file.rename(file.with_name("b\udcff.gguf"))
+
+    for path in (odd, odd.parent):
+        with pytest.raises(LoadError, match=r"b\\udcff.gguf' is no UTF-8: rename it"):
+            resolve(str(path))
+
+
 def test_local_models_have_no_revisions(write: Write) -> None:
     """They are what lies there."""
     for name in (str(write()), "brooklet"):

@@ -98,6 +98,31 @@ ANSWER = (
             ),
             id="no arguments in Harmony",
         ),
+        pytest.param(
+            HARMONY,
+            "<|start|>assistant",
+            "<|channel|>commentary to=functions.get.time json<|message|>{}",
+            (AnswerPart(CONTENT, "<|channel|>commentary to=functions.get.time json<|message|>{}"),),
+            id="no name in Harmony",
+        ),
+        pytest.param(
+            HARMONY,
+            "<|start|>assistant",
+            "<|channel|>commentary to=functions.get or not json<|message|>{}",
+            (
+                AnswerPart(
+                    CONTENT, "<|channel|>commentary to=functions.get or not json<|message|>{}"
+                ),
+            ),
+            id="more than a name in Harmony",
+        ),
+        pytest.param(
+            HARMONY,
+            "<|start|>assistant",
+            "<|channel|>final json<|message|>{}",
+            (AnswerPart(CONTENT, "{}"),),
+            id="JSON in Harmony",
+        ),
     ],
 )
 def test_answers_are_split_by_the_marks_of_the_chat_template(

@@ -80,10 +80,17 @@ def open_checkpoint(path: Path, dtype: torch.dtype, progress: Progress) -> Check
     else:
         saved = _Safetensors(files)
         if any(map(MXFP4_BLOCKS.fullmatch, saved.outline)):
-            saved = Mxfp4Weights(saved, dtype)
+            saved = _in_mxfp4(path, saved, dtype)
     if missing := missing_biases(saved.outline):
         raise LoadError(f"{given(path)} has no weights {missing[0]!r}")
     return Checkpoint(saved, progress)
+
+
+def _in_mxfp4(path: Path, saved: SavedWeights, dtype: torch.dtype) -> SavedWeights:
+    try:
+        return Mxfp4Weights(saved, dtype)
+    except LoadError as error:
+        raise LoadError(f"{path}: {error}") from None
 
 
 def missing_biases(names: Collection[str]) -> list[str]:

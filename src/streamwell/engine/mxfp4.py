@@ -42,9 +42,14 @@ class Mxfp4Weights(SavedWeights):
         outline = dict(saved.outline)
         for name in [name for name in outline if MXFP4_BLOCKS.fullmatch(name)]:
             blocks, scales = outline.pop(name), outline.pop(_scales_of(name), None)
-            if scales is None or (*scales.shape, _GROUP // 2) != blocks.shape:
-                raise LoadError(f"the scales of {name} are missing, or are of another shape")
-            outline |= self._matrices(name, blocks)
+            if scales is None or blocks.dim() != 4 or (*scales.shape, _GROUP // 2) != blocks.shape:
+                raise LoadError(f"the scales of {name} are missing, or of another shape than it")
+            if {blocks.dtype, scales.dtype} != {torch.uint8}:
+                raise LoadError(f"{name} or its scales are no bytes")
+            matrices = self._matrices(name, blocks)
+            if twice := sorted(outline.keys() & {*matrices, name.removesuffix("_blocks")}):
+                raise LoadError(f"{name} is there a second time, as {twice[0]}")
+            outline |= matrices
         self.outline = outline
 
     def __getitem__(self, name: str) -> torch.Tensor:

@@ -46,7 +46,9 @@ def _subfolders(folder: Path) -> list[Path]:
 
 
 def _is_model(folder: Path) -> bool:
-    return isfile(folder / "config.json") or is_adapter(folder)
+    if not isfile(folder / "config.json"):
+        return is_adapter(folder)
+    return any(folder.glob("*.safetensors")) or not any(folder.glob("*.gguf"))
 
 
 def is_adapter(folder: Path) -> bool:

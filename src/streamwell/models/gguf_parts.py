@@ -71,11 +71,14 @@ def read_gguf_parts(file: Path) -> GgufModel:
     Raises:
         LoadError: one of them is missing, damaged, or no part of the same.
     """
+    names = part_names(file.name)
+    if len(names) > 1:
+        _require(file, len(names))
     given = read_gguf(file)
     count = given.metadata.get("split.count", 1)
     if count in (0, 1):
         return GgufModel((given,))
-    files = [file.with_name(name) for name in part_names(file.name)]
+    files = [file.with_name(name) for name in names]
     if len(files) != count:
         raise LoadError(
             f"{file} is one of {count!r:.20} parts: it must be called so, as in "
@@ -87,13 +90,17 @@ def read_gguf_parts(file: Path) -> GgufModel:
 
 
 def _read_part(file: Path, number: int, count: int) -> GgufHeader:
-    if not file.exists():
-        raise LoadError(f"{file} is missing: the model is in {count} parts, and this is one")
+    _require(file, count)
     header = read_gguf(file)
     says = (header.metadata.get("split.no"), header.metadata.get("split.count"))
     if says != (number, count):
         raise LoadError(f"{file} does not say of itself that it is part {number + 1} of {count}")
     return header
+
+
+def _require(file: Path, count: int) -> None:
+    if not file.exists():
+        raise LoadError(f"{file} is missing: the model is in {count} parts, and this is one")
 
 
 def _check_tensors(parts: tuple[GgufHeader, ...]) -> None:

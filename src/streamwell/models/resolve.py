@@ -35,6 +35,7 @@ def resolve(name: str, revision: str | None = None, *, with_code: bool = False) 
     """
     if not name:
         raise LoadError("the name of the model is empty")
+    _require_text(name)
     try:
         path = built_in_path(name) if name in BUILT_IN else Path(name).expanduser()
         is_here = path.exists()
@@ -79,10 +80,19 @@ def named_models(models: tuple[str, ...]) -> dict[str, str]:
 
 
 def _local(path: Path) -> Path:
-    if path.is_dir():
-        gguf = only_gguf(path)
-        return path if gguf is None else folder_of_gguf(gguf)
-    return folder_of_gguf(path)
+    gguf = only_gguf(path) if path.is_dir() else path
+    if gguf is None:
+        return path
+    _require_text(str(gguf))
+    return folder_of_gguf(gguf)
+
+
+def _require_text(name: str) -> None:
+    """Names are logged, and kept with runs."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise LoadError(f"the name {name!a} is no UTF-8: rename it") from error
 
 
 def default_sampling(path: Path) -> Mapping[str, float]:

@@ -42,7 +42,9 @@ def _as_dict(message: Message) -> dict[str, Any]:
     """A message as templates expect it: the arguments of calls are no text there."""
     said: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.reasoning:
-        said["reasoning_content"] = said["thinking"] = message.reasoning  # GPT-OSS's name
+        said["reasoning_content"] = message.reasoning
+        if not (message.content and message.tool_calls):  # GPT-OSS has one of both before a call
+            said["thinking"] = message.reasoning
     if message.tool_calls:
         said["tool_calls"] = [
             {

@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -130,6 +131,7 @@ class PromptEncoder:
             marked: str = mark_control_tokens(text, self._control_tokens)
             return marked
 
+        messages = [self._without_marks(message) for message in messages]
         variables = chat_variables(messages, options, mark) | self._tokenizer.special_tokens_map
         text = self._renderer.render(template, variables)
         with _failures_refused("messages"):
@@ -167,6 +169,16 @@ class PromptEncoder:
         )
         begun = self._response_template.answer_begun_in(end)
         return ResponseParser(self._response_template, kinds, begun)
+
+    def _without_marks(self, message: Message) -> Message:
+        """An answer that was kept as it was written, marks of special tokens and all."""
+        template = self._response_template
+        if template is None or not template.shown or message.role != "assistant":
+            return message
+        parser = ResponseParser(template, (PartKind.REASONING,))
+        parts = [*parser.push(message.content), *parser.flush()]
+        said = "".join(part.text for part in parts if part.kind is PartKind.CONTENT)
+        return replace(message, content=said)
 
     def close(self) -> None:
         """End the process that renders templates; it ends by itself, too, with the encoder."""

@@ -167,8 +167,10 @@ def _calls_in(body: str, region: Region) -> list[tuple[str, str]]:
     """
     if region.divider:
         head, _, arguments = body.partition(region.divider)
-        name = FUNCTION_NAME.match(head)
-        return [_call({"name": name and name[0], "arguments": arguments})]
+        name, *rest = head.replace("<", " <").replace(">", "> ").split() or [""]
+        if not set(rest) <= set(region.fillers):
+            raise ValueError("more than a name")
+        return [_call({"name": name, "arguments": arguments})]
     value = parse_json(body)
     if region.transform_each:
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):

@@ -53,8 +53,10 @@ class Region:
     transform: Any = None
     #: The JSON is a list, and each entry is transformed.
     transform_each: bool = False
-    #: If there is one, a call is the name of a function, perhaps more, this, and its arguments.
+    #: If there is one, a call is the name of a function, this, and its arguments.
     divider: str = ""
+    #: What may stand behind the name, and says nothing: words and marks.
+    fillers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

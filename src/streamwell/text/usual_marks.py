@@ -35,6 +35,7 @@ _HARMONY = ResponseTemplate(
             (
                 "<|start|>assistant",
                 "<|channel|>final<|message|>",
+                "<|channel|>final json<|message|>",
                 "<|channel|>commentary<|message|>",
             ),
             ("<|end|>",),
@@ -42,9 +43,14 @@ _HARMONY = ResponseTemplate(
         Region(PartKind.REASONING, ("<|channel|>analysis<|message|>",), ("<|end|>",)),
         Region(
             PartKind.TOOL_CALL,
-            ("<|channel|>commentary to=functions.", "<|start|>assistant to=functions."),
+            (
+                "<|channel|>commentary to=functions.",
+                "<|channel|>analysis to=functions.",
+                "<|start|>assistant to=functions.",
+            ),
             (),  # it ends the answer
             divider="<|message|>",
+            fillers=("<|channel|>", "commentary", "analysis", "json"),
         ),
     ),
     shown=("<|start|>", "<|channel|>", "<|message|>", "<|end|>"),

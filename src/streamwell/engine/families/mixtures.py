@@ -23,7 +23,12 @@ from streamwell.engine.operations import SWIGLU_ALPHA, SWIGLU_LIMIT
 
 
 def _experts(
-    fields: Fields, layers: Iterable[int], *, sums_to_one: bool, has_shared: bool = False
+    fields: Fields,
+    layers: Iterable[int],
+    *,
+    sums_to_one: bool,
+    has_shared: bool = False,
+    has_biases: bool = False,
 ) -> Experts | None:
     """The experts of some layers; `None` if there are no such layers."""
     count = fields.size("num_local_experts", "num_experts")
@@ -35,6 +40,7 @@ def _experts(
         sums_to_one=sums_to_one,
         layers=frozenset(layers),
         has_shared=has_shared,
+        has_biases=has_biases,
     )
     return experts if experts.layers else None
 
@@ -127,7 +133,7 @@ def _gpt_oss(fields: Fields) -> DecoderSpec:
     spec = decoder_spec(
         fields, windows=windows_of(kinds, fields), ropes=ropes, activation="clamped_swiglu"
     )
-    experts = _experts(fields, range(num_layers), sums_to_one=True)
+    experts = _experts(fields, range(num_layers), sums_to_one=True, has_biases=True)
     return replace(spec, has_sinks=True, experts=experts)
 
 

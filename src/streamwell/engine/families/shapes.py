@@ -18,14 +18,21 @@ def check_shapes(spec: DecoderSpec, shapes: Shapes) -> None:
     """
     expected = _expected(spec, shapes)
     for name, shape in expected.items():
-        # linear layers may be without bias, layer norms may not
-        needs_bias = spec.norm == "layer" and name.endswith("norm")
-        bias = shapes.get(f"{name}.bias", None if needs_bias else shape[:1])
-        if not all(shape) or (shapes[f"{name}.weight"], bias) != (shape, shape[:1]):
+        weight, bias = shapes[f"{name}.weight"], shapes.get(f"{name}.bias")
+        if bias is None:
+            bias = shapes[f"{name}.bias"] if _needs_bias(spec, name) else shape[:1]
+        if not all(shape) or (weight, bias) != (shape, shape[:1]):
             raise ValueError(f"the shape of {name} is not {shape}, or it is empty")
     for group in _fused(expected):
         if len({f"{name}.bias" in shapes for name in group}) > 1:
             raise ValueError(f"some of {', '.join(group)} have biases, and some do not")
+
+
+def _needs_bias(spec: DecoderSpec, name: str) -> bool:
+    """Layer norms do; linear layers may be without, but for some mixtures'."""
+    if spec.norm == "layer" and name.endswith("norm"):
+        return True
+    return spec.experts is not None and spec.experts.has_biases and ".mlp." in name
 
 
 def _expected(spec: DecoderSpec, shapes: Shapes) -> dict[str, tuple[int, ...]]:
@@ -83,6 +90,8 @@ def _mlp_shapes(
     experts = spec.experts_of(layer)
     if experts is None:
         return _dense_shapes(spec, layer, "mlp", hidden, shapes)
+    if f"model.layers.{layer}.mlp.experts.{experts.count}.up_proj.weight" in shapes:
+        raise ValueError(f"layer {layer} has more experts than {experts.count}")
     expected: dict[str, tuple[int, ...]] = {"mlp.gate": (experts.count, hidden)}
     for expert in range(experts.count):
         expected |= _dense_shapes(spec, layer, f"mlp.experts.{expert}", hidden, shapes)

@@ -49,6 +49,8 @@ class Experts:
     layers: frozenset[int]
     #: Whether one expert more, with a gate of its own, sees every token.
     has_shared: bool
+    #: Whether they and what chooses them must have biases; others may.
+    has_biases: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
