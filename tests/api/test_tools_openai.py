@@ -158,7 +158,7 @@ def test_a_folder_that_does_not_say_is_split_by_its_chat_template(tmp_path: Path
 
 def test_channels_are_told_by_special_tokens(tmp_path: Path) -> None:
     """GPT-OSS's marks are such: they are shown to what splits its answers, and no others are."""
-    marks = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
+    marks = ("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>")
     template = (
         "{% for m in messages %}{{ '<|start|>user<|message|>' + m.content + '<|end|>' }}"
         "{% endfor %}{{ '<|start|>assistant' }}{# <|channel|> #}"
@@ -181,6 +181,8 @@ def test_channels_are_told_by_special_tokens(tmp_path: Path) -> None:
     history = [Message("user", "Hi"), Message("assistant", answer)]
     said = [Message("user", "Hi"), Message("assistant", "Hé!")]
     assert encoder.encode_chat(history) == encoder.encode_chat(said)
+    unmarked = encoder.encode_chat([Message("assistant", "  a\n")])
+    assert "<|start|>user<|message|>  a\n<|end|><|start|>assistant" == _shown(encoder, unmarked)
 
 
 def test_folders_that_say_less(tmp_path: Path) -> None:

@@ -128,6 +128,7 @@ def test_a_damaged_folder_is_refused(
         ("gpt-oss", "model.layers.1.mlp.experts.down_proj"),
         ("gpt-oss", "model.layers.1.mlp.experts.down_proj_bias"),
         ("gpt-oss", "model.layers.1.self_attn.sinks"),
+        ("gpt-oss", "model.layers.1.self_attn.o_proj.bias"),
     ],
 )
 def test_weights_that_are_missing_are_named(

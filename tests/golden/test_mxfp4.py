@@ -124,6 +124,7 @@ def test_scales_that_do_not_fit_are_refused(published: Path, scales: torch.Tenso
         ("down_proj_blocks", torch.zeros(4, 64, 3, 16, dtype=torch.int32), "are no bytes"),
         ("down_proj_blocks", torch.zeros(4, 64, dtype=torch.uint8), "or of another shape than it"),
         ("down_proj", torch.zeros(4, 96, 64), "is there a second time, as .*down_proj"),
+        ("foo_blocks", torch.zeros(1, dtype=torch.uint8), "foo_blocks is no tensor of floats"),
         ("2.up_proj.weight", torch.zeros(96, 64), "a second time, as .*2.up_proj.weight"),
     ],
 )
@@ -135,6 +136,16 @@ def test_what_is_no_mxfp4_is_refused(
     save_file(load_file(file) | {f"{EXPERTS}.{name}": tensor}, file, {"format": "pt"})
 
     with pytest.raises(LoadError, match=rf"{published}: .*{says}"):
+        load_model(published)
+
+
+def test_experts_that_are_only_in_part_too_many_are_refused(published: Path) -> None:
+    """Biases of five, for four."""
+    file, name = published / "model.safetensors", f"{EXPERTS}.down_proj_bias"
+    saved = load_file(file)
+    save_file(saved | {name: torch.cat((saved[name], saved[name][:1]))}, file, {"format": "pt"})
+
+    with pytest.raises(LoadError, match="layer 0 has more experts than 4"):
         load_model(published)
 
 

@@ -108,6 +108,19 @@ ANSWER = (
         pytest.param(
             HARMONY,
             "<|start|>assistant",
+            "<|channel|>commentary to=functions. json<|message|>{}<|end|>"
+            "<|start|>assistant<|channel|>commentary to=functions.f<|constrain|>json<|message|>{}"
+            "<|end|><|start|>assistant<|channel|>final<|message|>Done",
+            (
+                AnswerPart(CONTENT, "<|channel|>commentary to=functions. json<|message|>{}<|end|>"),
+                AnswerPart(CALL, "{}", "f", 0),
+                AnswerPart(CONTENT, "Done"),
+            ),
+            id="calls that do not end the answer of Harmony",
+        ),
+        pytest.param(
+            HARMONY,
+            "<|start|>assistant",
             "<|channel|>commentary to=functions.get or not json<|message|>{}",
             (
                 AnswerPart(
@@ -119,7 +132,7 @@ ANSWER = (
         pytest.param(
             HARMONY,
             "<|start|>assistant",
-            "<|channel|>final json<|message|>{}",
+            "<|channel|>final <|constrain|>json<|message|>{}",
             (AnswerPart(CONTENT, "{}"),),
             id="JSON in Harmony",
         ),

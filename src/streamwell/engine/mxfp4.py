@@ -50,6 +50,8 @@ class Mxfp4Weights(SavedWeights):
             if twice := sorted(outline.keys() & {*matrices, name.removesuffix("_blocks")}):
                 raise LoadError(f"{name} is there a second time, as {twice[0]}")
             outline |= matrices
+        if odd := next((n for n, t in outline.items() if not t.is_floating_point()), None):
+            raise LoadError(f"{odd} is no tensor of floats")
         self.outline = outline
 
     def __getitem__(self, name: str) -> torch.Tensor:

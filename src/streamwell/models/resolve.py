@@ -35,7 +35,7 @@ def resolve(name: str, revision: str | None = None, *, with_code: bool = False) 
     """
     if not name:
         raise LoadError("the name of the model is empty")
-    _require_text(name)
+    _require_text(name)  # before anything is looked for
     try:
         path = built_in_path(name) if name in BUILT_IN else Path(name).expanduser()
         is_here = path.exists()
@@ -81,10 +81,8 @@ def named_models(models: tuple[str, ...]) -> dict[str, str]:
 
 def _local(path: Path) -> Path:
     gguf = only_gguf(path) if path.is_dir() else path
-    if gguf is None:
-        return path
-    _require_text(str(gguf))
-    return folder_of_gguf(gguf)
+    _require_text(str((gguf or path).absolute()))
+    return path if gguf is None else folder_of_gguf(gguf)
 
 
 def _require_text(name: str) -> None:

@@ -173,7 +173,8 @@ class PromptEncoder:
     def _without_marks(self, message: Message) -> Message:
         """An answer that was kept as it was written, marks of special tokens and all."""
         template = self._response_template
-        if template is None or not template.shown or message.role != "assistant":
+        marks = template.shown if template and message.role == "assistant" else ()
+        if template is None or not any(mark in message.content for mark in marks):
             return message
         parser = ResponseParser(template, (PartKind.REASONING,))
         parts = [*parser.push(message.content), *parser.flush()]

@@ -24,6 +24,9 @@ from streamwell.text.response_template import Region, ResponseTemplate, fill_in
 #: What OpenAI's API lets a function be called.
 FUNCTION_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
+#: Characters that are looked through at once: each mark is looked for behind every other.
+_MAX_PIECE = 256
+
 
 class ResponseParser:
     """Splits one answer into content, reasoning and calls of tools."""
@@ -57,7 +60,8 @@ class ResponseParser:
 
     def push(self, text: str) -> list[AnswerPart]:
         """Take more text; returns the parts that are certain now."""
-        self._take(self._held + text, is_end=False)
+        for at in range(0, len(text), _MAX_PIECE):
+            self._take(self._held + text[at : at + _MAX_PIECE], is_end=False)
         parts, self._parts = self._parts, []
         return parts
 
@@ -168,8 +172,8 @@ def _calls_in(body: str, region: Region) -> list[tuple[str, str]]:
     if region.divider:
         head, _, arguments = body.partition(region.divider)
         name, *rest = head.replace("<", " <").replace(">", "> ").split() or [""]
-        if not set(rest) <= set(region.fillers):
-            raise ValueError("more than a name")
+        if not head.startswith(name) or not set(rest) <= set(region.fillers):
+            raise ValueError("no name, or more than that")
         return [_call({"name": name, "arguments": arguments})]
     value = parse_json(body)
     if region.transform_each:

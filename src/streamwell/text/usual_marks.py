@@ -35,7 +35,7 @@ _HARMONY = ResponseTemplate(
             (
                 "<|start|>assistant",
                 "<|channel|>final<|message|>",
-                "<|channel|>final json<|message|>",
+                "<|channel|>final <|constrain|>json<|message|>",
                 "<|channel|>commentary<|message|>",
             ),
             ("<|end|>",),
@@ -48,12 +48,12 @@ _HARMONY = ResponseTemplate(
                 "<|channel|>analysis to=functions.",
                 "<|start|>assistant to=functions.",
             ),
-            (),  # it ends the answer
+            ("<|end|>",),  # if it does not end the answer
             divider="<|message|>",
-            fillers=("<|channel|>", "commentary", "analysis", "json"),
+            fillers=("<|channel|>", "<|constrain|>", "commentary", "analysis", "json", "code"),
         ),
     ),
-    shown=("<|start|>", "<|channel|>", "<|message|>", "<|end|>"),
+    shown=("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>"),
 )
 
 Decode = Callable[[Sequence[int]], str]
@@ -66,7 +66,7 @@ def usual_response_template(
 
     `special` are tokens that no text shows.
     """
-    if all(mark in chat_template for mark in _HARMONY.shown):
+    if all(mark in chat_template for mark in ("<|start|>", "<|channel|>", "<|message|>")):
         return _HARMONY
     anchors = tuple(anchor for anchor in _ANCHORS if anchor in chat_template)
     regions = tuple(region for region in _USUAL if _is_in(chat_template, region, special))

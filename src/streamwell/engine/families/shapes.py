@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from streamwell.engine.families.spec import DecoderSpec
 
 Shapes = Mapping[str, tuple[int, ...]]
+
+_EXPERT = re.compile(r"model\.layers\.(\d+)\.mlp\.experts\.(\d+)\.")
 
 
 def check_shapes(spec: DecoderSpec, shapes: Shapes) -> None:
@@ -17,6 +20,10 @@ def check_shapes(spec: DecoderSpec, shapes: Shapes) -> None:
         ValueError: one is of another shape.
     """
     expected = _expected(spec, shapes)
+    matches = (_EXPERT.match(name) for name in shapes)
+    count = spec.experts.count if spec.experts else 0
+    if extra := next((match for match in matches if match and int(match[2]) >= count), None):
+        raise ValueError(f"layer {extra[1]} has more experts than {count}")
     for name, shape in expected.items():
         weight, bias = shapes[f"{name}.weight"], shapes.get(f"{name}.bias")
         if bias is None:
@@ -32,7 +39,8 @@ def _needs_bias(spec: DecoderSpec, name: str) -> bool:
     """Layer norms do; linear layers may be without, but for some mixtures'."""
     if spec.norm == "layer" and name.endswith("norm"):
         return True
-    return spec.experts is not None and spec.experts.has_biases and ".mlp." in name
+    is_linear = ".mlp." in name or "_proj" in name
+    return spec.experts is not None and spec.experts.has_biases and is_linear
 
 
 def _expected(spec: DecoderSpec, shapes: Shapes) -> dict[str, tuple[int, ...]]:
@@ -90,8 +98,6 @@ def _mlp_shapes(
     experts = spec.experts_of(layer)
     if experts is None:
         return _dense_shapes(spec, layer, "mlp", hidden, shapes)
-    if f"model.layers.{layer}.mlp.experts.{experts.count}.up_proj.weight" in shapes:
-        raise ValueError(f"layer {layer} has more experts than {experts.count}")
     expected: dict[str, tuple[int, ...]] = {"mlp.gate": (experts.count, hidden)}
     for expert in range(experts.count):
         expected |= _dense_shapes(spec, layer, f"mlp.experts.{expert}", hidden, shapes)

@@ -49,7 +49,7 @@ class Experts:
     layers: frozenset[int]
     #: Whether one expert more, with a gate of its own, sees every token.
     has_shared: bool
-    #: Whether they and what chooses them must have biases; others may.
+    #: Whether all linear layers of a block must have biases; others may.
     has_biases: bool
 
 
