@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
+from transformers import GptOssConfig
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssExperts
 
 from streamwell.engine.operations import IN_PYTORCH
 
 
 def test_the_bounded_gate_is_that_of_gpt_oss() -> None:
     """Also of numbers beyond its bounds; what is none comes out as none."""
-    modeling = pytest.importorskip("transformers.models.gpt_oss.modeling_gpt_oss")
-    config = modeling.GptOssConfig(hidden_size=8, intermediate_size=8, num_local_experts=1)
-    experts = modeling.GptOssExperts(config)
+    config = GptOssConfig(hidden_size=8, intermediate_size=8, num_local_experts=1)
+    experts = GptOssExperts(config)
     gate, up = 8 * torch.randn(2, 50, 64, generator=torch.Generator().manual_seed(0))
     up[0, 0] = gate[0, 1] = torch.nan
 

@@ -12,7 +12,7 @@ def dot_product(
     values: torch.Tensor,
     mask: torch.Tensor | None,
     scale: float,
-    softcap: float | None = None,
+    softcap: float | None,
     sinks: torch.Tensor | None = None,
     *,
     is_causal: bool = False,
@@ -40,10 +40,8 @@ def dot_product(
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
     if is_causal:
-        mask = additive(
-            torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril(),
-            scores.dtype,
-        )
+        visible = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+        mask = additive(visible.tril(), scores.dtype)
     if mask is not None:
         scores = scores + mask
     if sinks is not None:
