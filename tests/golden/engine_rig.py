@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 import torch
-from tiny_models import VOCAB_SIZE
-from transformers import AutoModelForCausalLM
+from tiny_models import VOCAB_SIZE, auto_class
+from transformers import AutoConfig
 
 from streamwell.core.types import FinishReason, GenerateRequest, SamplingParams
 from streamwell.engine.block_pool import BlockPool
@@ -162,15 +162,19 @@ def shared_beginnings() -> list[GenerateRequest]:
 @torch.inference_mode()
 def reference_logits(folder: Path, prompt_ids: tuple[int, ...]) -> torch.Tensor:
     """Transformers' logits `[len(prompt_ids), vocab_size]` of a prompt."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model = _reference(folder)
     logits: torch.Tensor = model(torch.tensor([prompt_ids])).logits[0]
     return logits
 
 
 def reference_tokens(folder: Path, requests: list[GenerateRequest]) -> dict[str, list[int]]:
     """What `generate(do_sample=False)` of Transformers gives each request, one by one."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    return tokens_of(model, requests)
+    return tokens_of(_reference(folder), requests)
+
+
+def _reference(folder: Path) -> Any:  # noqa: ANN401 - Transformers is not typed
+    kind = auto_class(AutoConfig.from_pretrained(folder))
+    return kind.from_pretrained(folder, dtype=torch.float32).eval()
 
 
 def tokens_of(model: Any, requests: list[GenerateRequest]) -> dict[str, list[int]]:  # noqa: ANN401

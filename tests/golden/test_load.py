@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from transformers import (
     PhimoeConfig,
     PreTrainedConfig,
     RobertaConfig,
+    StableLmConfig,
 )
 
 from streamwell.core.errors import LoadError
@@ -166,6 +168,7 @@ def test_attention_that_we_lack_is_refused(
     ("config", "reason"),
     [
         (tiny(DiffLlamaConfig), "a layer that attends twice"),
+        (tiny(StableLmConfig), "does not pass on what attention needs"),
         (
             tiny(PhimoeConfig, sliding_window=8, num_local_experts=2, num_key_value_heads=2),
             "in its masks alone",
@@ -229,6 +232,23 @@ def test_names_without_the_usual_prefix_are_found(tmp_path: Path, model_impl: st
     bare = {name.removeprefix("transformer."): tensor for name, tensor in weights.items()}
     bare |= {f"h.{layer}.attn.bias": torch.ones(1, 1, 8, 8) for layer in range(2)}
     save_file(bare, folder / "model.safetensors", {"format": "pt"})
+
+    assert expected == EngineRig(load_model(folder, model_impl)).serve(make_requests(300)[:4])
+
+
+@pytest.mark.parametrize("prefix", ["model.language_model.", "language_model.model."])
+@pytest.mark.parametrize("model_impl", ["torch", "transformers"])
+def test_a_decoder_that_sees_has_one_of_two_names(
+    tmp_path: Path, model_impl: str, prefix: str
+) -> None:
+    """As it was published, and as Transformers calls it since."""
+    folder = build("gemma3-pictures", tmp_path)
+    expected = EngineRig(load_model(folder, model_impl)).serve(make_requests(300)[:4])
+    saved = load_file(folder / "model.safetensors")
+    bare = re.compile(r"^(model\.)?language_model\.(model\.)?")
+    weights = {bare.sub(prefix, name): tensor for name, tensor in saved.items()}
+    assert any(name.startswith(prefix) for name in weights)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
     assert expected == EngineRig(load_model(folder, model_impl)).serve(make_requests(300)[:4])
 

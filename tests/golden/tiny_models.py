@@ -8,31 +8,46 @@ from typing import Any
 
 import torch
 from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     Cohere2Config,
+    CohereConfig,
     DeepseekV3Config,
+    Ernie4_5Config,
     Exaone4Config,
     FalconConfig,
     Gemma2Config,
+    Gemma3Config,
     Gemma3TextConfig,
     GemmaConfig,
+    Glm4Config,
+    GlmConfig,
     GPT2Config,
     GPTNeoXConfig,
     GptOssConfig,
     GraniteConfig,
     Llama4TextConfig,
     LlamaConfig,
+    Ministral3Config,
+    Mistral3Config,
     MistralConfig,
     MixtralConfig,
     Olmo2Config,
+    Olmo3Config,
     OPTConfig,
     Phi3Config,
     PhiConfig,
     PreTrainedConfig,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLTextConfig,
     Qwen2Config,
     Qwen2MoeConfig,
     Qwen3Config,
     Qwen3MoeConfig,
+    Qwen3VLConfig,
+    Qwen3VLTextConfig,
+    SeedOssConfig,
     SmolLM3Config,
     Starcoder2Config,
 )
@@ -89,6 +104,54 @@ _EXPERTS: dict[str, Any] = {
     "norm_topk_prob": True,
 }
 
+_GEMMA3: dict[str, Any] = {
+    "head_dim": 16,
+    "query_pre_attn_scalar": 20,
+    "sliding_window": WINDOW,
+    "num_hidden_layers": 3,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    "rope_parameters": {
+        "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+    },
+}
+_MINISTRAL3: dict[str, Any] = {
+    "head_dim": 32,
+    "rope_parameters": _YARN
+    | {
+        "original_max_position_embeddings": 64,
+        "llama_4_scaling_beta": 0.1,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+    },
+}
+#: Elements of a head that turn by time, height and width of a picture; text has one for all.
+_MROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
+#: Of the part that sees.
+_SIGHT: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 28,
+    "patch_size": 14,
+}
+
+
+def _sees(
+    kind: type[PreTrainedConfig],
+    text: type[PreTrainedConfig],
+    **changes: Any,  # noqa: ANN401
+) -> Callable[[], PreTrainedConfig]:
+    """A decoder with something that sees beside it, and an output layer of its own or not."""
+    ties = changes.get("tie_word_embeddings", False)
+    return lambda: kind(
+        text_config=_config(text, **changes)().to_dict(),
+        vision_config=_SIGHT,
+        tie_word_embeddings=ties,
+    )
+
+
 CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
     "llama": _config(LlamaConfig),
     "llama-biases-tied": _config(
@@ -137,17 +200,12 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
         attn_logit_softcapping=3.0,
         final_logit_softcapping=2.0,
     ),
-    "gemma3": _config(
-        Gemma3TextConfig,
-        head_dim=16,
-        query_pre_attn_scalar=20,
-        sliding_window=WINDOW,
-        num_hidden_layers=3,
-        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
-        rope_parameters={
-            "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
-            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
-        },
+    "gemma3": _config(Gemma3TextConfig, **_GEMMA3),
+    "gemma3-pictures": _sees(Gemma3Config, Gemma3TextConfig, **_GEMMA3, tie_word_embeddings=True),
+    "mistral3": _sees(Mistral3Config, MistralConfig, head_dim=32, sliding_window=None),
+    "ministral3": _config(Ministral3Config, **_MINISTRAL3),
+    "ministral3-pictures": _sees(
+        Mistral3Config, Ministral3Config, **_MINISTRAL3, tie_word_embeddings=True
     ),
     "phi": _config(PhiConfig, qk_layernorm=True),
     "phi-tied": _config(PhiConfig, tie_word_embeddings=True),
@@ -158,6 +216,22 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
         original_max_position_embeddings=64,
     ),
     "olmo2": _config(Olmo2Config),
+    "olmo3": _config(
+        Olmo3Config,
+        num_hidden_layers=4,
+        sliding_window=WINDOW,
+        rope_parameters={
+            "full_attention": _YARN,
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        },
+    ),
+    "exaone4": _config(Exaone4Config, sliding_window=WINDOW, num_hidden_layers=4),
+    "exaone4-global": _config(
+        Exaone4Config,
+        sliding_window=None,
+        layer_types=["full_attention"] * 2,
+        rope_parameters=_LLAMA3_ROPE,
+    ),
     "gpt2": _config(GPT2Config),
     "gpt-neox": _config(GPTNeoXConfig),
     "gpt-neox-in-a-row": _config(GPTNeoXConfig, use_parallel_residual=False, rotary_pct=0.5),
@@ -173,10 +247,18 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
         logits_scaling=5.0,
     ),
     "smollm3": _config(SmolLM3Config, num_hidden_layers=4),
+    "seed-oss": _config(SeedOssConfig, head_dim=32),
+    "glm": _config(GlmConfig, head_dim=16),
+    "glm4": _config(Glm4Config, head_dim=32),
+    "ernie4-5": _config(Ernie4_5Config, head_dim=32),
+    "cohere": _config(CohereConfig, logit_scale=0.3),
+    "cohere2": _config(
+        Cohere2Config, sliding_window=WINDOW, num_hidden_layers=4, attention_bias=True
+    ),
     # what our decoders do not know
-    "cohere2": _config(Cohere2Config, sliding_window=WINDOW, num_hidden_layers=4),
-    "exaone4": _config(Exaone4Config, sliding_window=WINDOW, num_hidden_layers=4),
     "opt": _config(OPTConfig),
+    "qwen2-5-vl": _sees(Qwen2_5_VLConfig, Qwen2_5_VLTextConfig, rope_parameters=_MROPE),
+    "qwen3-vl": _sees(Qwen3VLConfig, Qwen3VLTextConfig, head_dim=16, rope_parameters=_MROPE),
     "deepseek-v3": _config(
         DeepseekV3Config,
         n_routed_experts=4,
@@ -211,6 +293,12 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
 }
 
 
+def auto_class(config: PreTrainedConfig) -> Any:  # noqa: ANN401 - Transformers is not typed
+    """What Transformers loads such a model by."""
+    is_decoder = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+    return AutoModelForCausalLM if is_decoder else AutoModelForImageTextToText
+
+
 def build(name: str, folder: Path) -> Path:
     """Write the model of this name into a folder; the same weights every time."""
     return build_config(CONFIGS[name](), folder)
@@ -219,7 +307,7 @@ def build(name: str, folder: Path) -> Path:
 def build_config(config: PreTrainedConfig, folder: Path) -> Path:
     """Write a model of this config into a folder."""
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config)
+    model = auto_class(config).from_config(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             # large, and biases and norms too, so that a mistake anywhere shows in the tokens

@@ -60,6 +60,13 @@ ZOO = (
         {"mistral-window": ALL, "mistral-no-window": ALL},
         "with and without sliding window",
     ),
+    Entry(
+        "Mistral Small 3, Ministral 3, with pictures",
+        "mistral3",
+        {"mistral3": ALL, "ministral3-pictures": ALL},
+        "what Mistral has, of a model that sees; text only",
+    ),
+    Entry("Ministral 3", "ministral3", {"ministral3": ALL}, "YaRN, up to the original context"),
     Entry("Mixtral", "mixtral", {"mixtral": ALL}, "experts"),
     Entry("Gemma", "gemma", {"gemma": ALL}, "scaled embeddings, GELU gate"),
     Entry(
@@ -75,6 +82,12 @@ ZOO = (
         "two kinds of rotary embeddings, sliding and global layers",
     ),
     Entry(
+        "Gemma 3, with pictures",
+        "gemma3",
+        {"gemma3-pictures": ALL},
+        "the same, of a model that sees; text only",
+    ),
+    Entry(
         "Phi-1, Phi-2",
         "phi",
         {"phi": ALL, "phi-tied": ALL},
@@ -87,6 +100,18 @@ ZOO = (
         "fused projections, sliding window, partial rotary, LongRoPE up to the original context",
     ),
     Entry("OLMo 2", "olmo2", {"olmo2": ALL}, "norms at the outputs, over whole projections"),
+    Entry(
+        "OLMo 3",
+        "olmo3",
+        {"olmo3": ALL},
+        "the same, sliding and global layers with rotary embeddings of their own, YaRN",
+    ),
+    Entry(
+        "EXAONE 4",
+        "exaone4",
+        {"exaone4": ALL, "exaone4-global": ALL},
+        "norms at the outputs, sliding layers and global ones without rotary embeddings",
+    ),
     Entry("GPT-2", "gpt2", {"gpt2": ALL}, "learned positions, transposed weights"),
     Entry(
         "GPT-NeoX, Pythia",
@@ -113,9 +138,30 @@ ZOO = (
         "attention with sinks, sliding and global layers, YaRN, experts with biases and bounds",
     ),
     Entry("SmolLM3", "smollm3", {"smollm3": ALL}, "layers without rotary embeddings"),
-    Entry("Cohere 2", "cohere2", {"cohere2": FOREIGN}, "sliding and global layers"),
-    Entry("EXAONE 4", "exaone4", {"exaone4": FOREIGN}, "sliding and global layers"),
+    Entry("Seed-OSS", "seed_oss", {"seed-oss": ALL}, "biases of queries, keys and values"),
+    Entry(
+        "GLM-4 (2024)",
+        "glm",
+        {"glm": ALL},
+        "fused projections, half rotary, of elements side by side",
+    ),
+    Entry("GLM-4 (2025)", "glm4", {"glm4": ALL}, "the same, norms on both sides"),
+    Entry("ERNIE 4.5", "ernie4_5", {"ernie4-5": ALL}, "rotary of elements side by side"),
+    Entry(
+        "Command R",
+        "cohere",
+        {"cohere": ALL},
+        "parallel gated layers that share a norm without biases; no norms of queries and keys",
+    ),
+    Entry(
+        "Command R7B, Command A",
+        "cohere2",
+        {"cohere2": ALL},
+        "the same, sliding layers and global ones without rotary embeddings",
+    ),
     Entry("OPT", "opt", {"opt": FOREIGN}, "learned positions"),
+    Entry("Qwen2.5-VL", "qwen2_5_vl", {"qwen2-5-vl": FOREIGN}, "text only"),
+    Entry("Qwen3-VL", "qwen3_vl", {"qwen3-vl": FOREIGN}, "text only"),
     Entry(
         "DeepSeek-V3", "deepseek_v3", {"deepseek-v3": FOREIGN}, "latent attention, routed experts"
     ),

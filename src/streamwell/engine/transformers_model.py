@@ -1,5 +1,7 @@
 """Any decoder that Transformers loads, on its own modelling code. The only file that knows it.
 
+Of models that see pictures, too, it is the decoder alone that is asked.
+
 Our attention function is registered with `AttentionInterface`; what one step needs travels to it
 through the model's keyword arguments, so nothing is global.
 """
@@ -12,7 +14,14 @@ from typing import Any
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
-from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+    AttentionInterface,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+)
 from transformers.quantizers import AutoHfQuantizer
 
 from streamwell.core.errors import LoadError
@@ -88,7 +97,7 @@ def _load(path: Path, dtype: torch.dtype, device: torch.device, *, trust_remote_
         if getattr(config, "quantization_config", None) is not None:
             _check_method(config.quantization_config)
             options["device_map"] = {"": str(device)}  # its packages put it there themselves
-        model, report = AutoModelForCausalLM.from_pretrained(
+        model, report = _auto_class(config).from_pretrained(
             path,
             config=config,
             dtype=dtype,
@@ -104,6 +113,13 @@ def _load(path: Path, dtype: torch.dtype, device: torch.device, *, trust_remote_
     if report["missing_keys"]:  # Transformers would make them up
         raise LoadError(f"{path} lacks weights: {', '.join(sorted(report['missing_keys']))}")
     return model
+
+
+def _auto_class(config: Any) -> Any:  # noqa: ANN401 - Transformers is not typed
+    sees = type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+    if sees and type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        return AutoModelForImageTextToText
+    return AutoModelForCausalLM
 
 
 def _check_method(quantization: Any) -> None:  # noqa: ANN401 - an object of the config or a dict
@@ -124,7 +140,7 @@ def _check_size(config: Any, path: Path) -> None:  # noqa: ANN401 - Transformers
         LoadError: it says much more than there is.
     """
     with torch.device("meta"):
-        sketch = AutoModelForCausalLM.from_config(config)
+        sketch = _auto_class(config).from_config(config)
     claimed = sum(tensor.numel() for tensor in (*sketch.parameters(), *sketch.buffers()))
     is_quantized = getattr(config, "quantization_config", None) is not None
     if claimed > (limit := max_elements(path, is_quantized=is_quantized)):
@@ -239,7 +255,7 @@ def attention_forward(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     *,
-    attention: Attention,
+    attention: Attention | None = None,
     scaling: float | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
@@ -250,6 +266,8 @@ def attention_forward(
     Raises:
         NotImplementedError: the model asks for attention we do not have.
     """
+    if attention is None:
+        raise NotImplementedError("its code does not pass on what attention needs")
     if kwargs.get("position_bias") is not None:
         raise NotImplementedError("attention with position_bias")
     if attention_mask is not None or not getattr(module, "is_causal", True):

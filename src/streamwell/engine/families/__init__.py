@@ -17,18 +17,22 @@ from streamwell.engine.families.family import Family
 from streamwell.engine.families.fields import Fields, NotKnownError
 from streamwell.engine.families.gemma import GEMMA, GEMMA2, GEMMA3
 from streamwell.engine.families.gpt import FALCON, GPT2, GPT_NEOX, PHI, STARCODER2
-from streamwell.engine.families.layouts import CanonicalWeights
+from streamwell.engine.families.layouts import CanonicalWeights, Layout
 from streamwell.engine.families.llama import (
     GRANITE,
     LLAMA,
+    MINISTRAL3,
     MISTRAL,
-    OLMO2,
     PHI3,
     QWEN2,
     QWEN3,
+    SEED_OSS,
     SMOLLM3,
 )
 from streamwell.engine.families.mixtures import GPT_OSS, MIXTRAL, QWEN2_MOE, QWEN3_MOE
+from streamwell.engine.families.neighbours import COHERE, COHERE2, ERNIE4_5, GLM, GLM4
+from streamwell.engine.families.outputs import EXAONE4, OLMO2, OLMO3
+from streamwell.engine.families.pictures import NAMES, OTHERS, PICTURES, decoder_config
 from streamwell.engine.families.shapes import check_shapes
 from streamwell.engine.families.spec import DecoderSpec, Experts, Rope
 from streamwell.engine.saved_weights import SavedWeights
@@ -50,24 +54,33 @@ __all__ = [
 
 #: By the `model_type` of their configs.
 FAMILIES: Mapping[str, Family] = {
+    "cohere": COHERE,
+    "cohere2": COHERE2,
+    "ernie4_5": ERNIE4_5,
+    "exaone4": EXAONE4,
     "falcon": FALCON,
     "gemma": GEMMA,
     "gemma2": GEMMA2,
     "gemma3_text": GEMMA3,
+    "glm": GLM,
+    "glm4": GLM4,
     "gpt2": GPT2,
     "gpt_neox": GPT_NEOX,
     "gpt_oss": GPT_OSS,
     "granite": GRANITE,
     "llama": LLAMA,
+    "ministral3": MINISTRAL3,
     "mistral": MISTRAL,
     "mixtral": MIXTRAL,
     "olmo2": OLMO2,
+    "olmo3": OLMO3,
     "phi": PHI,
     "phi3": PHI3,
     "qwen2": QWEN2,
     "qwen2_moe": QWEN2_MOE,
     "qwen3": QWEN3,
     "qwen3_moe": QWEN3_MOE,
+    "seed_oss": SEED_OSS,
     "smollm3": SMOLLM3,
     "starcoder2": STARCODER2,
 }
@@ -75,6 +88,7 @@ FAMILIES: Mapping[str, Family] = {
 
 def describe(config: Mapping[str, Any]) -> DecoderSpec | None:
     """The spec of a model from its `config.json`, or `None` if it is not known completely."""
+    config = decoder_config(config)
     model_type = config.get("model_type")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None:
@@ -117,7 +131,14 @@ def canonical_weights(
     Raises:
         RuntimeError: a tensor cannot be divided as the spec says.
     """
-    return CanonicalWeights(weights, FAMILIES[config["model_type"]].layout, spec)
+    return CanonicalWeights(weights, _layout(config), spec)
+
+
+def _layout(config: Mapping[str, Any]) -> Layout:
+    layout = FAMILIES[decoder_config(config)["model_type"]].layout
+    if config["model_type"] not in PICTURES:
+        return layout
+    return replace(layout, names=(*NAMES, *layout.names), others=OTHERS)
 
 
 def with_saved_head(spec: DecoderSpec, weights: CanonicalWeights) -> DecoderSpec:
@@ -149,6 +170,6 @@ def canonical_rows(
     Raises:
         RuntimeError: the outputs cannot be divided as the spec says.
     """
-    layout = replace(FAMILIES[config["model_type"]].layout, is_transposed=False)
+    layout = replace(_layout(config), is_transposed=False)
     named = layouts.canonical({f"{name}.weight": rows}, layout, spec)
     return {ours.removesuffix(".weight"): part for ours, part in named.items()}

@@ -8,7 +8,7 @@ from typing import Any
 
 from streamwell.engine.families.fields import Fields, require
 from streamwell.engine.families.layouts import Layout
-from streamwell.engine.families.rope import read_rope
+from streamwell.engine.families.rope import parse_rope, read_rope
 from streamwell.engine.families.spec import Activation, DecoderSpec, Rope
 
 #: What Transformers calls kinds of layers.
@@ -95,7 +95,26 @@ def kinds_of(fields: Fields, derived: list[str]) -> list[str]:
     return list(kinds)
 
 
+def every_so_many(fields: Fields, period: int) -> list[str]:
+    """Every so many layers one sees everything; the others slide."""
+    return [FULL if number % period == 0 else SLIDING for number in range(1, fields.num_layers + 1)]
+
+
 def windows_of(kinds: Sequence[str], fields: Fields) -> list[int | None]:
     """The window of each layer, by their kinds."""
     window = fields.size("sliding_window") if SLIDING in kinds else None
     return [window if kind == SLIDING else None for kind in kinds]
+
+
+def ropes_by_kind(fields: Fields, thetas: Mapping[str, float]) -> dict[str, Rope]:
+    """Rotary embeddings by kind of layer; of old, a scaling was that of global layers."""
+    nested = fields.given("rope_parameters") or {}
+    scaling = fields.given("rope_scaling") or {}
+    require(isinstance(nested, dict) and isinstance(scaling, dict))
+    require(nested.keys() <= thetas.keys())
+    given = {kind: {"rope_theta": t, **(nested.get(kind) or {})} for kind, t in thetas.items()}
+    require(not scaling or "rope_type" in scaling)  # by its old name Transformers ignores it
+    given[FULL] |= scaling
+    require(all(rope.get("partial_rotary_factor", 1) == 1 for rope in given.values()))
+    head_dim = head_dim_of(fields)
+    return {kind: parse_rope(rope, head_dim, fields) for kind, rope in given.items()}

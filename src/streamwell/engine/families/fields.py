@@ -10,7 +10,7 @@ T = TypeVar("T")
 #: Beyond these a config is a mistake, or means harm.
 MAX_SIZE, _MAX_LAYERS, _MAX_NUMBER = 1 << 31, 10_000, 1e30
 #: Fields that change any model in ways that no mapping knows.
-_FOREIGN = ("quantization_config", "per_layer_config")
+FOREIGN = ("quantization_config", "per_layer_config")
 
 
 class NotKnownError(Exception):
@@ -33,7 +33,7 @@ class Fields:
         Raises:
             NotKnownError: a name is used in both meanings, or the weights are not plain ones.
         """
-        require(not any(config.get(name) for name in _FOREIGN))
+        require(not any(config.get(name) for name in FOREIGN))
         require(config.get("is_causal", True) is True)
         self._values = {**defaults, **config}
         for ours, theirs in names.items():

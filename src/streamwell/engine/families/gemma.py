@@ -10,12 +10,14 @@ from streamwell.engine.families.family import (
     SLIDING,
     Family,
     decoder_spec,
+    every_so_many,
     kinds_of,
+    ropes_by_kind,
     windows_of,
 )
 from streamwell.engine.families.fields import Fields, require
 from streamwell.engine.families.layouts import Layout
-from streamwell.engine.families.rope import DEFAULT_THETA, parse_rope
+from streamwell.engine.families.rope import DEFAULT_THETA
 from streamwell.engine.families.spec import DecoderSpec, Rope
 
 _DEFAULTS = {"tie_word_embeddings": True, "use_bidirectional_attention": None}
@@ -42,14 +44,8 @@ GEMMA = Family(read=_gemma, defaults=_DEFAULTS)
 
 
 def _gemma2(fields: Fields) -> DecoderSpec:
-    spec = _with_kinds(fields, _kinds(fields, period=2))
+    spec = _with_kinds(fields, kinds_of(fields, every_so_many(fields, 2)))
     return replace(spec, attention_softcap=fields.optional_number("attn_logit_softcapping"))
-
-
-def _kinds(fields: Fields, period: int) -> list[str]:
-    """Every so many layers one sees everything, unless the config says otherwise."""
-    numbers = range(1, fields.num_layers + 1)
-    return kinds_of(fields, [SLIDING if number % period else FULL for number in numbers])
 
 
 def _with_kinds(
@@ -90,32 +86,31 @@ GEMMA2 = Family(
 
 
 def _gemma3(fields: Fields) -> DecoderSpec:
-    kinds, ropes = _kinds(fields, fields.size("sliding_window_pattern")), _gemma3_ropes(fields)
-    spec = _with_kinds(fields, kinds, [ropes[kind] for kind in kinds])
-    return replace(spec, qk_norm="head")
-
-
-def _gemma3_ropes(fields: Fields) -> dict[str, Rope]:
-    """Rotary embeddings by kind of layer; of old, a scaling was that of global layers."""
-    nested = fields.given("rope_parameters") or {}
-    scaling = fields.given("rope_scaling") or {}
-    require(isinstance(nested, dict) and isinstance(scaling, dict))
+    kinds = kinds_of(fields, every_so_many(fields, fields.size("sliding_window_pattern")))
     thetas = {
         FULL: fields.given("rope_theta") or 1e6,
         SLIDING: fields.given("rope_local_base_freq") or DEFAULT_THETA,
     }
-    require(nested.keys() <= thetas.keys())
-    given = {kind: {"rope_theta": t, **(nested.get(kind) or {})} for kind, t in thetas.items()}
-    require(not scaling or "rope_type" in scaling)  # by its old name Transformers ignores it
-    given[FULL] |= scaling
-    require(all(rope.get("partial_rotary_factor", 1) == 1 for rope in given.values()))
-    head_dim = fields.size("head_dim")
-    return {kind: parse_rope(rope, head_dim, fields) for kind, rope in given.items()}
+    ropes = ropes_by_kind(fields, thetas)
+    spec = _with_kinds(fields, kinds, [ropes[kind] for kind in kinds])
+    return replace(spec, qk_norm="head")
 
 
 GEMMA3 = Family(
     read=_gemma3,
-    defaults=_KINDS_DEFAULTS | {"final_logit_softcapping": None, "sliding_window_pattern": 6},
+    defaults=_KINDS_DEFAULTS
+    | {
+        "final_logit_softcapping": None,
+        "sliding_window_pattern": 6,
+        # what the configs of those that see pictures leave out
+        "head_dim": 256,
+        "hidden_size": 2304,
+        "max_position_embeddings": 131_072,
+        "num_attention_heads": 8,
+        "num_hidden_layers": 26,
+        "num_key_value_heads": 4,
+        "rms_norm_eps": 1e-6,
+    },
     names=_NAMES,
     layout=_OUTPUT_NORMS,
 )

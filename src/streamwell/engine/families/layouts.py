@@ -39,6 +39,12 @@ class Layout:
     is_transposed: bool = False
     #: Whether each head of keys stands beside its heads of queries, rather than after all of them.
     is_interleaved: bool = False
+    #: Whether each element of a head turns with the one beside it, rather than half a head away.
+    turns_neighbours: bool = False
+    #: Whether layer norms have no biases.
+    has_bare_norms: bool = False
+    #: How the names of weights begin that are not the decoder's, as a regular expression.
+    others: str | None = None
 
 
 class CanonicalWeights(SavedWeights):
@@ -54,6 +60,8 @@ class CanonicalWeights(SavedWeights):
         #: Where they are saved, and what they are called there once it is brought into our layout.
         self._sources: dict[str, tuple[str, str]] = {}
         for source, tensor in saved.outline.items():
+            if layout.others and re.match(layout.others, source):
+                continue
             parts = canonical({source: tensor}, layout, spec)
             if twice := sorted(parts.keys() & self.outline.keys()):
                 raise RuntimeError(f"{source} and another tensor are both {twice[0]}")
@@ -109,8 +117,10 @@ def canonical(weights: Weights, layout: Layout, spec: DecoderSpec) -> dict[str, 
         is_matrix = layout.is_transposed and "_proj." in name and tensor.dim() == 2
         tensor = tensor.t().contiguous() if is_matrix else tensor
         arranged |= _split(name, tensor, layout, spec)
+        if layout.has_bare_norms and name.endswith("norm.weight"):
+            arranged[f"{name.removesuffix('weight')}bias"] = torch.zeros_like(tensor)
     return {
-        name: _spread_turning(name, tensor, spec)
+        name: _spread_turning(name, tensor, layout, spec)
         for name, tensor in arranged.items()
         # the native helper would use them
         if spec.qk_norm is not None or not _HEAD_NORM.search(name)
@@ -158,18 +168,23 @@ def _experts(
             yield f"{name}up_proj.{kind}", rows[1::2]
 
 
-def _spread_turning(name: str, tensor: torch.Tensor, spec: DecoderSpec) -> torch.Tensor:
+def _spread_turning(
+    name: str, tensor: torch.Tensor, layout: Layout, spec: DecoderSpec
+) -> torch.Tensor:
     """Put the elements of a head that turn where those of a whole head would.
 
     Element `i` then turns with `i + head_dim / 2` in every family, and those that stay turn by an
     angle of zero. Scores do not change, since queries and keys are put in order alike.
     """
     dim = next((rope.dim for rope in spec.ropes if rope is not None), spec.head_dim)
-    if dim == spec.head_dim or not _QUERIES_AND_KEYS.search(name):
+    is_in_order = dim == spec.head_dim and not layout.turns_neighbours
+    if is_in_order or not _QUERIES_AND_KEYS.search(name):
         return tensor
     order = torch.arange(spec.head_dim)
     middle = (spec.head_dim - dim) // 2
     turning, staying = order[:dim].chunk(2), order[dim:]
+    if layout.turns_neighbours:
+        turning = order[:dim:2], order[1:dim:2]
     order = torch.cat((turning[0], staying[:middle], turning[1], staying[middle:]))
     heads = tensor.view(-1, spec.head_dim, *tensor.shape[1:])
     return heads[:, order].flatten(0, 1)

@@ -13,8 +13,7 @@ from streamwell.engine.families.family import (
     kinds_of,
     windows_of,
 )
-from streamwell.engine.families.fields import Fields, require
-from streamwell.engine.families.layouts import Layout
+from streamwell.engine.families.fields import Fields, number, require
 from streamwell.engine.families.rope import read_rope
 from streamwell.engine.families.spec import DecoderSpec
 
@@ -108,24 +107,6 @@ PHI3 = Family(
     },
 )
 
-# --- OLMo 2: norms at the outputs, and over whole queries and keys ---
-
-
-def _olmo2(fields: Fields) -> DecoderSpec:
-    return replace(decoder_spec(fields), norm_placement="after", qk_norm="projection")
-
-
-OLMO2 = Family(
-    read=_olmo2,
-    defaults={"num_key_value_heads": None, "head_dim": None, "tie_word_embeddings": False},
-    layout=Layout(
-        names=(
-            ("post_attention_layernorm", "post_self_attn_layernorm"),
-            ("post_feedforward_layernorm", "post_mlp_layernorm"),
-        )
-    ),
-)
-
 # --- Granite: four multipliers ---
 
 
@@ -142,6 +123,40 @@ def _granite(fields: Fields) -> DecoderSpec:
 GRANITE = Family(
     read=_granite,
     defaults={"num_key_value_heads": None, "head_dim": None, "tie_word_embeddings": False},
+)
+
+# --- Seed-OSS: biases of queries, keys and values ---
+
+SEED_OSS = Family(
+    read=_llama,
+    defaults={
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "tie_word_embeddings": False,
+        "pretraining_tp": 1,
+    },
+)
+
+# --- Ministral 3: YaRN, and beyond the original context a factor of queries ---
+
+
+def _ministral3(fields: Fields) -> DecoderSpec:
+    spec, given = _mistral(fields), fields.get("rope_parameters")
+    require(isinstance(given, dict) and fields.given("rope_scaling") is None)
+    number(given.get("llama_4_scaling_beta"))
+    original = given.get("original_max_position_embeddings")
+    require(type(original) is int and original > 0)
+    return replace(spec, max_position_embeddings=min(spec.max_position_embeddings, original))
+
+
+MINISTRAL3 = Family(
+    read=_ministral3,
+    defaults={
+        "head_dim": 128,
+        "num_key_value_heads": 8,
+        "sliding_window": None,
+        "tie_word_embeddings": False,
+    },
 )
 
 # --- SmolLM3: every fourth layer has no rotary embeddings ---
