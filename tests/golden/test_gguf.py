@@ -53,6 +53,17 @@ CHANGES: dict[str, dict[str, Any]] = {
     "granite": {},
     "gpt-oss": {},
     "smollm3": {},
+    "mistral-no-window": {},
+    "ministral3": {},
+    "olmo2": {},
+    "olmo3": {},
+    "exaone4": {},
+    "exaone4-global": {},
+    "seed-oss": {},
+    "glm4": {},
+    "ernie4-5": {},
+    "cohere": {},
+    "cohere2": {"attention_bias": False},
 }
 
 
@@ -123,6 +134,8 @@ def test_tokens_are_those_of_transformers_with_the_same_file(tmp_path: Path, kin
         ("qwen3-moe", "Q8_0", "int8"),
         ("qwen2-moe", "Q4_0", "int4"),
         ("gpt-oss", "MXFP4", "int4"),
+        ("glm4", "Q4_0", "int4"),
+        ("cohere2", "Q8_0", "int8"),
     ],
 )
 def test_what_is_rounded_in_the_file_stays_so(
@@ -174,6 +187,15 @@ def test_pytorch_computes_with_the_floats_of_a_rounded_file(tmp_path: Path) -> N
         model.info.warnings,
     )
     assert tokens_by(load_model(file, "torch"), requests) == tokens_by(model, requests)
+
+
+def test_norms_that_our_decoders_lack_are_not_left_out(tmp_path: Path) -> None:
+    """Command R+ has layer norms of its own in each head, and no key that says so."""
+    folder = build_changed("cohere", tmp_path / "model", use_qk_norm=True)
+    file = write_gguf(folder, tmp_path / "model.gguf")
+
+    with pytest.raises(LoadError, match=r"a tensor 'blk.0.attn_[qk]_norm.weight', which is not"):
+        load_model(resolve(str(file)))
 
 
 def test_transformers_code_is_not_asked_for_a_gguf_file(tmp_path: Path) -> None:

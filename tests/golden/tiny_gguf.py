@@ -32,6 +32,16 @@ _KINDS = {
     "granite": ("granite", True, False),
     "gpt_oss": ("gpt-oss", False, False),
     "smollm3": ("smollm3", True, False),
+    "mistral": ("mistral3", True, False),
+    "ministral3": ("mistral3", True, False),
+    "olmo2": ("olmo2", False, False),
+    "olmo3": ("olmo2", False, False),
+    "exaone4": ("exaone4", False, False),
+    "seed_oss": ("seed_oss", False, False),
+    "glm4": ("glm4", False, False),
+    "ernie4_5": ("ernie4_5", False, False),
+    "cohere": ("command-r", False, False),
+    "cohere2": ("cohere2", False, False),
 }
 #: Config fields and the methods of `GGUFWriter` that write them.
 _FIELDS = {
@@ -41,6 +51,8 @@ _FIELDS = {
     "num_attention_heads": "add_head_count",
     "num_key_value_heads": "add_head_count_kv",
     "rms_norm_eps": "add_layer_norm_rms_eps",
+    "layer_norm_eps": "add_layer_norm_eps",
+    "logit_scale": "add_logit_scale",
     "num_hidden_layers": "add_block_count",
     "vocab_size": "add_vocab_size",
     "num_local_experts": "add_expert_count",
@@ -58,7 +70,9 @@ _FIELDS = {
 }
 #: Tensors of all experts at once, as Transformers has those of GPT-OSS.
 _FUSED = ("gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias")
-_WINDOWED = ("phi3", "gemma2", "gemma3_text", "gpt_oss")
+_WINDOWED = ("phi3", "gemma2", "gemma3_text", "gpt_oss", "olmo3", "exaone4", "cohere2")
+#: Of these the converter tells which layers slide.
+_PATTERNED = ("olmo3", "exaone4")
 
 
 def write_gguf(
@@ -161,11 +175,18 @@ def _write_config(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
         is_window = field == "sliding_window"
         if config.get(field) is not None and (not is_window or model_type in _WINDOWED):
             getattr(writer, method)(config[field])
+    if model_type in _PATTERNED and config["sliding_window"] is not None:
+        kinds = config["layer_types"]
+        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in kinds])
     if model_type == "gpt_oss":
         writer.add_expert_feed_forward_length(config["intermediate_size"])
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
+    _write_rope(writer, config, head_dim)
+
+
+def _write_rope(writer: gguf.GGUFWriter, config: Mapping[str, Any], head_dim: int) -> None:
     rope = config.get("rope_parameters") or {}
     nested = rope.get("full_attention", rope)
     writer.add_rope_freq_base(nested.get("rope_theta", 10_000.0))
@@ -180,6 +201,9 @@ def _write_config(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(nested["factor"])
         writer.add_rope_scaling_orig_ctx_len(nested["original_max_position_embeddings"])
+        if "llama_4_scaling_beta" in nested:
+            writer.add_rope_scaling_yarn_log_mul(nested["mscale_all_dim"])
+            writer.add_attn_temperature_scale(nested["llama_4_scaling_beta"])
     if "short_factor" in rope:
         writer.add_rope_scaling_orig_ctx_len(config["original_max_position_embeddings"])
         writer.add_rope_scaling_attn_factors(_longrope_magnitude(config))

@@ -6,10 +6,13 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-UINT32, FLOAT32, STRING, ARRAY = 4, 6, 8, 9
+UINT32, FLOAT32, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
 F32, F16, Q8_0 = 0, 1, 8
 
-Value = int | float | str | Sequence[str]
+#: How elements of an array are packed, and the number of their type.
+_ITEMS = {bool: ("<?", BOOL), int: ("<I", UINT32), str: ("", STRING)}
+
+Value = int | float | str | Sequence[str] | Sequence[bool] | Sequence[int]
 
 
 def string(text: str | bytes) -> bytes:
@@ -25,8 +28,9 @@ def value(content: Value) -> bytes:
         return struct.pack("<If", FLOAT32, content)
     if isinstance(content, int):
         return struct.pack("<II", UINT32, content)
-    items = b"".join(map(string, content))
-    return struct.pack("<IIQ", ARRAY, STRING, len(content)) + items
+    form, number = _ITEMS[type(content[0]) if content else str]
+    items = (string(x) if isinstance(x, str) else struct.pack(form, x) for x in content)
+    return struct.pack("<IIQ", ARRAY, number, len(content)) + b"".join(items)
 
 
 #: What the smallest of models says of itself.

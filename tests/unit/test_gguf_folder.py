@@ -250,6 +250,7 @@ def test_what_is_no_model_is_named(write: Write) -> None:
                 "llama.rope.scaling.factor": 1.0,
                 "llama.rope.scaling.attn_factor": 3.0,
                 "llama.rope.scaling.yarn_ext_factor": 1.0,
+                "llama.rope.scaling.yarn_attn_factor": 3.0,
                 "llama.rope.scaling.yarn_beta_fast": 8.0,
             },
             {
@@ -285,7 +286,8 @@ def test_keys_become_fields(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"general.architecture": "mamba"}, "of the architecture 'mamba'; as GGUF files gemma"),
+        ({"general.architecture": "mamba"}, "of the architecture 'mamba'; as GGUF files cohere2"),
+        ({"general.architecture": "mixtral"}, "of the architecture 'mixtral'"),
         ({"general.architecture": None}, "holds no language model"),
         ({"llama.rope.scaling.type": "ntk"}, "scaling 'ntk' are not known"),
         (
@@ -293,10 +295,14 @@ def test_keys_become_fields(
             "says llama.rope.scaling.yarn_ext_factor, which is not understood",
         ),
         (
-            {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.yarn_attn_factor": 1.0},
+            {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.yarn_attn_factor": 1.1},
             "says llama.rope.scaling.yarn_attn_factor, which is not understood",
         ),
         ({"llama.rope.scaling.factor": "four"}, "llama.rope.scaling.factor is no number"),
+        (
+            {"llama.attention.sliding_window_pattern": [True, False]},
+            "says llama.attention.sliding_window_pattern, which is not understood",
+        ),
         ({"llama.rope.dimension_count": 2}, "2 elements of a head turn, and not all 4"),
         ({"llama.attention.value_length": 8}, "keys and values of different lengths"),
         ({"llama.attention.max_alibi_bias": 8.0}, "says llama.attention.max_alibi_bias"),
@@ -313,6 +319,40 @@ def test_what_is_not_understood_is_refused(
     with pytest.raises(LoadError, match=says):
         resolve(str(write(changes)))
     assert not cache_dir("gguf").exists()
+
+
+def exaone(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - as the file has it
+    """Another architecture, in whose models some layers slide."""
+    own = {k.replace("llama", "exaone4"): v for k, v in LLAMA.items() if k.startswith("llama.")}
+    own |= {f"exaone4.attention.{key}": value for key, value in values.items()}
+    return {**own, "general.architecture": "exaone4"} | dict.fromkeys(
+        key for key in LLAMA if key.startswith("llama.")
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "kinds"),
+    [
+        ({}, ["full_attention"]),
+        ({"sliding_window": 4, "sliding_window_pattern": [True]}, ["sliding_attention"]),
+        ({"sliding_window": 4, "sliding_window_pattern": [False]}, ["full_attention"]),
+    ],
+)
+def test_which_layers_slide_is_read(write: Write, values: dict[str, Any], kinds: list[str]) -> None:
+    """A file says it of each layer."""
+    config = config_of(write(exaone(**values)))
+
+    assert kinds == config["layer_types"]
+    assert values.get("sliding_window") == config["sliding_window"]
+
+
+@pytest.mark.parametrize("pattern", [[], [True, False], [1], ["x"]])
+def test_a_pattern_of_other_layers_is_refused(write: Write, pattern: list[Any]) -> None:
+    """It must say of each layer whether it slides."""
+    values = {"sliding_window": 4, "sliding_window_pattern": pattern}
+
+    with pytest.raises(LoadError, match="must say of each layer if it slides"):
+        resolve(str(write(exaone(**values))))
 
 
 def test_a_cache_that_cannot_be_written_is_said(

@@ -138,7 +138,7 @@ def _renamed(
         yield f"{OUTER[outer]}.{kind}", info
         return
     match = _TENSOR.fullmatch(name)
-    leaf = match and (architecture.names.get(match[2]) or INNER.get(match[2]))
+    leaf = match and {**INNER, **architecture.names}.get(match[2])
     if not match or not leaf:
         raise LoadError(f"{file} has a tensor {name!r:.80}, which is not understood")
     full = f"model.layers.{match[1]}.{leaf}.{match[3]}"

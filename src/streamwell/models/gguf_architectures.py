@@ -7,7 +7,7 @@ here is what it does, family by family, so that it can be undone. Data only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -23,7 +23,10 @@ class Architecture:
     constants: Mapping[str, Any] = field(default_factory=dict)
     #: The same for rotary scaling.
     rope_scaling: Mapping[str, Any] = field(default_factory=dict)
-    #: Tensors of a layer: their names in Transformers, where they differ from Llama's.
+    #: Keys of `FIELDS` that it does not have.
+    lacks: frozenset[str] = frozenset()
+    #: Tensors of a layer: their names in Transformers, where they differ from Llama's; or none, for
+    #: those that Llama has, and of which another kind stands in such files.
     names: Mapping[str, str] = field(default_factory=dict)
     #: Whether rows of queries and keys that turn together were put next to each other.
     is_paired: bool = False
@@ -81,15 +84,23 @@ _GEMMA_NORMS = {
     "post_ffw_norm": "post_feedforward_layernorm",
 }
 _WINDOW = {"attention.sliding_window": "sliding_window"}
+_OUTPUT_NORMS = {
+    "post_attention_norm": "post_attention_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+_OLMO = Architecture(model_type="olmo2", constants=_SILU, names=_OUTPUT_NORMS)
+_COHERE = Architecture(
+    model_type="cohere",
+    fields={"attention.layer_norm_epsilon": "layer_norm_eps", "logit_scale": "logit_scale"},
+    constants=_SILU | {"use_qk_norm": False},
+    lacks=frozenset({"attention.layer_norm_rms_epsilon"}),
+    names={"attn_q_norm": "", "attn_k_norm": ""},
+)
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     "llama": Architecture(model_type="llama", constants=_SILU, is_paired=True),
-    # llama.cpp knows no such name: it is "llama" with experts
-    "mixtral": Architecture(
-        model_type="mixtral",
-        fields=_EXPERTS | {"expert_count": "num_local_experts"},
-        constants=_SILU,
-        is_paired=True,
+    "mistral3": Architecture(
+        model_type="mistral", constants=_SILU | {"sliding_window": None}, is_paired=True
     ),
     "qwen2": Architecture(model_type="qwen2", constants=_SILU),
     "qwen3": Architecture(model_type="qwen3", constants=_SILU),
@@ -124,6 +135,31 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         names={"attn_sinks": "self_attn.sinks", "post_attention_norm": "post_attention_layernorm"},
         rope_scaling={"truncate": False},
     ),
+    "olmo2": _OLMO,
+    "exaone4": Architecture(
+        model_type="exaone4",
+        fields=_WINDOW,
+        constants=_SILU | {"sliding_window": None},
+        names=_OUTPUT_NORMS,
+    ),
+    "seed_oss": Architecture(
+        model_type="seed_oss",
+        constants=_SILU,
+        names={"post_attention_norm": "post_attention_layernorm"},
+    ),
+    "glm4": Architecture(
+        model_type="glm4",
+        constants=_SILU,
+        names={
+            "ffn_up": "mlp.gate_up_proj",
+            "post_attention_norm": "post_self_attn_layernorm",
+            "post_ffw_norm": "post_mlp_layernorm",
+        },
+        turns_partly=True,
+    ),
+    "ernie4_5": Architecture(model_type="ernie4_5", constants=_SILU),
+    "command-r": _COHERE,
+    "cohere2": replace(_COHERE, model_type="cohere2", fields={**_COHERE.fields, **_WINDOW}),
     "granite": Architecture(
         model_type="granite",
         fields={
@@ -169,9 +205,33 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 }
 
 
+#: What a file of such an architecture is instead, if it has such a key, and that is not zero.
+_VARIANTS: Mapping[str, tuple[str, Architecture]] = {
+    "llama": (
+        "expert_count",
+        Architecture(
+            model_type="mixtral",
+            fields=_EXPERTS | {"expert_count": "num_local_experts"},
+            constants=_SILU,
+            is_paired=True,
+        ),
+    ),
+    "mistral3": (
+        "attention.temperature_scale",
+        Architecture(
+            model_type="ministral3",
+            constants=_SILU | {"sliding_window": None},
+            is_paired=True,
+        ),
+    ),
+    "olmo2": ("attention.sliding_window", replace(_OLMO, model_type="olmo3", fields=_WINDOW)),
+}
+
+
 def architecture_of(metadata: Mapping[str, Any]) -> Architecture | None:
     """The architecture of a file by its metadata; `None` if it is not known."""
     name = metadata.get("general.architecture")
-    if name == "llama" and metadata.get("llama.expert_count", 0) != 0:
-        name = "mixtral"
-    return ARCHITECTURES.get(name) if isinstance(name, str) else None
+    if not isinstance(name, str):
+        return None
+    key, variant = _VARIANTS.get(name, ("", None))
+    return variant if variant and metadata.get(f"{name}.{key}") else ARCHITECTURES.get(name)

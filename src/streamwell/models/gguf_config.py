@@ -40,7 +40,9 @@ _ENDS = frozenset(
 _HARMONY_ENDS = frozenset({"<|return|>", "<|call|>"})
 #: One for each head of queries; and models of experts alone.
 _OPTIONAL = ("attention.head_count_kv", "feed_forward_length")
-_MAX_FACTORS = 4096
+_MAX_FACTORS, _MAX_LAYERS = 4096, 10_000
+#: Some layers slide, and some see everything.
+_OF_TWO_KINDS = frozenset({"cohere2", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "olmo3"})
 
 
 def config_of(model: GgufModel) -> dict[str, Any]:
@@ -57,21 +59,23 @@ def config_of(model: GgufModel) -> dict[str, Any]:
     keys = _Keys(file, name, metadata)
     architecture = architecture_of(metadata)
     if architecture is None:
-        known = ", ".join(sorted(ARCHITECTURES.keys() - {"mixtral"}))
+        known = ", ".join(sorted(ARCHITECTURES))
         raise LoadError(
             f"{file} is of the architecture {name!r:.40}; as GGUF files {known} are served. Use "
             "the same model as safetensors"
         )
+    optional, kinds = {*_OPTIONAL, *architecture.lacks}, _kinds(architecture, keys)
     config = {
         "model_type": architecture.model_type,
         **architecture.constants,
         "vocab_size": embedding.shape[0],
         "tie_word_embeddings": "output.weight" not in model.tensors,
         "dtype": dtype_of(model),
-        **{f: keys.take(key) for key, f in FIELDS.items() if keys.has(key) or key not in _OPTIONAL},
+        **{f: keys.take(key) for key, f in FIELDS.items() if keys.has(key) or key not in optional},
         **{field: keys.take(key) for key, field in architecture.fields.items() if keys.has(key)},
     }
     config |= _attention(architecture, keys, config)
+    config |= kinds
     config |= _rope(architecture, keys, config, model)
     keys.require_none_left()
     return config
@@ -153,6 +157,21 @@ def _attention(
     return fields
 
 
+def _kinds(architecture: Architecture, keys: _Keys) -> dict[str, Any]:
+    """Which layers slide, where the file tells it of each; and where it says that none does."""
+    key, num_layers = "attention.sliding_window_pattern", keys.values.get("block_count")
+    slides = keys.values.get(key)
+    if isinstance(slides, tuple) and architecture.model_type in _OF_TWO_KINDS:
+        keys.values.pop(key)
+        if len(slides) != num_layers or any(type(each) is not bool for each in slides):
+            raise LoadError(f"{keys.file}: {keys.name}.{key} must say of each layer if it slides")
+        return {"layer_types": ["sliding_attention" if s else "full_attention" for s in slides]}
+    if architecture.model_type == "exaone4" and not keys.values.get("attention.sliding_window"):
+        count = num_layers if type(num_layers) is int and 0 < num_layers < _MAX_LAYERS else 0
+        return {"layer_types": ["full_attention"] * count}
+    return {}
+
+
 def _rope(
     architecture: Architecture, keys: _Keys, config: Mapping[str, Any], model: GgufModel
 ) -> dict[str, Any]:
@@ -164,7 +183,22 @@ def _rope(
         if not architecture.turns_partly or type(dim) is not int or not 0 < dim < head_dim:
             raise LoadError(f"{keys.file}: {dim} elements of a head turn, and not all {head_dim}")
         fields["partial_rotary_factor"] = dim / head_dim
-    return fields | _scaling(architecture, keys, config, model)
+    return _arranged(architecture, keys, fields | _scaling(architecture, keys, config, model))
+
+
+def _arranged(architecture: Architecture, keys: _Keys, rope: Mapping[str, Any]) -> dict[str, Any]:
+    """As configs of the family have it; all but two know its older form."""
+    theta, scaling = rope["rope_theta"], rope.get("rope_scaling", {"rope_type": "default"})
+    rest = {k: v for k, v in rope.items() if k not in ("rope_theta", "rope_scaling")}
+    whole = {"rope_theta": theta, **scaling}
+    if architecture.model_type == "ministral3":
+        beta = keys.take("attention.temperature_scale")
+        return {**rest, "rope_parameters": whole | {"llama_4_scaling_beta": beta}}
+    if architecture.model_type == "olmo3":
+        sliding = {"rope_type": "default", "rope_theta": keys.take("rope.freq_base_swa", theta)}
+        by_kind = {"full_attention": whole, "sliding_attention": sliding}
+        return {**rest, "rope_parameters": by_kind}
+    return dict(rope)
 
 
 def _scaling(
@@ -195,7 +229,7 @@ def _scaling(
             "rope_type": "yarn",
             "factor": factor,
             "original_max_position_embeddings": original,
-            **_yarn(keys, factor, attention_factor),
+            **_yarn(architecture, keys, factor, attention_factor),
             **architecture.rope_scaling,
         }
         return {"rope_scaling": scaling}
@@ -206,16 +240,26 @@ def _scaling(
     return {}
 
 
-def _yarn(keys: _Keys, factor: float, attention_factor: float) -> dict[str, float]:
+def _yarn(
+    architecture: Architecture, keys: _Keys, factor: float, attention_factor: float
+) -> dict[str, float]:
     """YaRN as llama.cpp reads it, and where it slows down as converters write that.
 
-    A share of YaRN (`yarn_ext_factor`) that is not all of it is left over, and `yarn_attn_factor`:
-    converters mean all of the factor by it, llama.cpp does not read it for these architectures.
+    A share of YaRN (`yarn_ext_factor`) that is not all of it is left over. So is
+    `yarn_attn_factor`, unless it is what follows anyway: converters mean all of the factor by it,
+    llama.cpp does not read it for these architectures.
     """
     if keys.values.get("rope.scaling.yarn_ext_factor") == 1:
         keys.take("rope.scaling.yarn_ext_factor")
+    growth = 0.1 * math.log(max(factor, 1.0))
+    attention_factor *= 1 + growth
+    if architecture.model_type == "ministral3":
+        attention_factor /= 1 + growth * keys.take_number("rope.scaling.yarn_log_multiplier", 0.0)
+    told = keys.values.get("rope.scaling.yarn_attn_factor")
+    if isinstance(told, float) and math.isclose(told, attention_factor, rel_tol=1e-5):
+        keys.take("rope.scaling.yarn_attn_factor")
     return {
-        "attention_factor": attention_factor * (1 + 0.1 * math.log(max(factor, 1.0))),
+        "attention_factor": attention_factor,
         "beta_fast": keys.take_number("rope.scaling.yarn_beta_fast", 32.0),
         "beta_slow": keys.take_number("rope.scaling.yarn_beta_slow", 1.0),
     }
