@@ -188,13 +188,6 @@ def test_what_ends_an_answer_is_no_text(
     assert end == encoder.encode_text("hello<|im_end|>")[-1]
 
 
-def test_digits_stand_alone_where_they_should(make: Make) -> None:
-    """Transformers does not know the way of SmolLM, which llama.cpp does."""
-    encoder = PromptEncoder.load(resolve(str(make(bytes_bpe() | {"pre": "smollm"}))))
-
-    assert 2 == len(encoder.encode_text("12"))
-
-
 @dataclass
 class Warnings:
     """A logger that keeps what it is told."""
@@ -203,6 +196,34 @@ class Warnings:
 
     def warning(self, _event: str, **values: object) -> None:
         self.ways.append(values["way"])
+
+
+@pytest.mark.parametrize(
+    ("way", "expected"),
+    [
+        ("smollm", ["1", "2", "1", "2", "!", "Ċ"]),
+        ("exaone4", ["12", "12", "!", "Ċ"]),
+        ("glm4", ["12", "1", "2", "!Ċ"]),
+        ("chatglm-bpe", ["12", "1", "2", "!Ċ"]),
+        ("hunyuan", ["1", "2", "1", "2", "!Ċ"]),
+        ("seed-coder", ["1", "2", "1", "2", "!", "Ċ"]),
+    ],
+)
+def test_ways_that_transformers_does_not_know_are_llama_cpps(
+    make: Make, monkeypatch: pytest.MonkeyPatch, way: str, expected: list[str]
+) -> None:
+    """How many digits stand together, and whether a line break stands with what is before it."""
+    warnings, plain = Warnings(), bytes_bpe()
+    monkeypatch.setattr(gguf_tokenizer, "log", warnings)
+    longer = plain | {
+        "tokens": [*plain["tokens"], "!Ċ"],
+        "token_type": [*plain["token_type"], NORMAL],
+        "merges": [*plain["merges"], "! Ċ"],
+        "pre": way,
+    }
+
+    assert expected == pieces(make(longer), "1212!\n")
+    assert [] == warnings.ways
 
 
 def test_an_unknown_way_is_warned_of(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ WEIGHTS = "model.gguf"
 OTHER_WEIGHTS = "model-*-of-*.gguf"
 _PART = "model-{:05}-of-{:05}.gguf"
 #: Goes into the names of the folders: changes with what is written into them.
-_VERSION = "3"
+_VERSION = "4"
 #: Ways to cut up text that are like Llama 3's: a text begins with a token of its own where the
 #: file does not say, and a word that is a token needs no merges.
 LLAMA_3_WAYS = (

@@ -20,6 +20,8 @@ _GEMMA = "gemma"
 #: Phi-3's special tokens that leave the white space behind them.
 _PHI3_LEAVING = ("<unk>", "<s>", "<|endoftext|>")
 _SPACE = "▁"
+#: Ways to cut up text behind which a word that is a token needs no merges.
+_WHOLE_WORDS = (*LLAMA_3_WAYS, "glm4")
 
 
 def respelled(tokenizer: Tokenizer, architecture: str, parts: Mapping[str, Any]) -> Tokenizer:
@@ -37,7 +39,7 @@ def respelled(tokenizer: Tokenizer, architecture: str, parts: Mapping[str, Any])
     if kind == "gpt2" and "token_type" in parts:
         _take_tokens(made, parts["tokens"], parts["token_type"])
         # a word that is a token is one, though no merges lead to it
-        made["model"]["ignore_merges"] = parts.get("pre_tokenizer_type") in LLAMA_3_WAYS
+        made["model"]["ignore_merges"] = parts.get("pre_tokenizer_type") in _WHOLE_WORDS
     elif kind == "llama" and not architecture.startswith(_GEMMA):
         _put_spaces(made, is_first=parts.get("add_prefix_space", True))
     if kind == "llama" and architecture == "phi3":

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -26,13 +26,16 @@ from streamwell.models.gguf_header import read_gguf
 from streamwell.text.confinement import bare_environment, confine, cpu_limit
 from streamwell.text.gguf_spelling import CONTROL, respelled
 
+if TYPE_CHECKING:
+    from tokenizers.pre_tokenizers import PreTokenizer
+
 log = structlog.get_logger()
 
 _MEMORY_BYTES, _CPU_S = 4 << 30, 120.0
 #: Of its answer; JSON within JSON takes more than the file will.
 _MAX_BYTES = 128 << 20
 #: Ways to cut up text that are GPT-2's, but for digits, which stand alone.
-_LONE_DIGITS = ("smollm", "starcoder", "refact", "command-r")
+_LONE_DIGITS = ("smollm", "starcoder", "refact", "command-r", "exaone", "codeshell", "minerva-7b")
 #: Those that are GPT-2's.
 _GPT2 = (
     "default",
@@ -44,6 +47,17 @@ _GPT2 = (
     "jais",
     "trillion",
     "granite-docling",
+    "exaone4",
+)
+#: Those that are another one's.
+_ALSO_CALLED = {"glm4": "llama3", "chatglm-bpe": "llama3", "stablelm2": "qwen2", "hunyuan": "qwen2"}
+#: Seed's, which is none of these: as Qwen2's, but no line break goes with what stands before it.
+_SEED, _SEED_SPLIT = (
+    "seed-coder",
+    (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+"
+        r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
 )
 
 
@@ -94,7 +108,6 @@ def _made(file: Path) -> dict[str, Any]:
 
 def _tokenizer(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The tokenizer as JSON, and the way to cut up text if nobody here knows it."""
-    from tokenizers import pre_tokenizers
     from transformers import PreTrainedTokenizerFast
     from transformers.integrations.gguf import convert_gguf_tokenizer
     from transformers.integrations.gguf.gguf_tokenizer_mapping import (
@@ -114,24 +127,34 @@ def _tokenizer(metadata: Mapping[str, Any]) -> dict[str, Any]:
             if 0 <= token_id < len(parts["token_type"]):
                 parts["token_type"][token_id] = CONTROL
     architecture = metadata["general.architecture"]
-    tokenizer, _ = convert_gguf_tokenizer(architecture, parts)
+    way = str(parts.get("pre_tokenizer_type", "default"))
+    same = _ALSO_CALLED.get(way, way)
+    tokenizer, _ = convert_gguf_tokenizer(architecture, {**parts, "pre_tokenizer_type": same})
     tokenizer = respelled(tokenizer, architecture, parts)
-    way = parts.get("pre_tokenizer_type", "default")
     is_gpt2 = parts.get("tokenizer_type") == "gpt2"
-    if is_gpt2 and way in _LONE_DIGITS:
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Digits(individual_digits=True),
-                pre_tokenizers.ByteLevel(add_prefix_space=False),
-            ]
-        )
-    is_known = not is_gpt2 or way in (*_GPT2, *_LONE_DIGITS) or way in GGUF_PRE_TOKENIZER_SPLITS
+    if is_gpt2 and (split := _own_split(way)) is not None:
+        tokenizer.pre_tokenizer = split
+    ours = (*_GPT2, *_LONE_DIGITS, _SEED)
+    is_known = not is_gpt2 or way in ours or same in GGUF_PRE_TOKENIZER_SPLITS
     # puts in the tokens that stand around every text
     whole = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **tokenizer_config_of(metadata))
     return {
         "tokenizer": whole.backend_tokenizer.to_str(),
         "unknown": None if is_known else way,
     }
+
+
+def _own_split(way: str) -> PreTokenizer | None:
+    """How text is cut up in a way that Transformers does not know."""
+    from tokenizers import Regex
+    from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
+
+    if way in _LONE_DIGITS:
+        return Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
+    if way == _SEED:
+        split = Split(Regex(_SEED_SPLIT), behavior="isolated")
+        return Sequence([split, ByteLevel(add_prefix_space=False, use_regex=False)])
+    return None
 
 
 def _check_parts(parts: Mapping[str, Any]) -> None:
