@@ -47,6 +47,10 @@ SHAPES = {
     "Gemma 2": "gemma2-300",
     "Gemma 3": "gemma270",
     "OLMo 2": "olmo400",
+    "ERNIE 4.5": "ernie300",
+    "EXAONE 4": "exaone400",
+    "GLM-4": "glm400",
+    "Command R7B": "cohere400",
     "Granite": "granite350",
     "StarCoder2": "starcoder400",
     "Qwen2-MoE": "qwenmoe400",
@@ -95,9 +99,9 @@ def measure_agreement() -> list[dict[str, Any]]:
 @torch.inference_mode()
 def _continue(folder: Path) -> torch.Tensor:
     """`[NUM_PROMPTS, PROMPT_TOKENS + NEW_TOKENS]` ids: random prompts, and `generate`'s answers."""
-    from transformers import AutoModelForCausalLM
+    from engine_rig import load_reference
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
+    model = load_reference(folder, torch.bfloat16)
     generator = torch.Generator().manual_seed(0)
     prompts = torch.randint(3, 300, (NUM_PROMPTS, PROMPT_TOKENS), generator=generator)
     ids: torch.Tensor = model.generate(

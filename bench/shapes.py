@@ -175,6 +175,64 @@ SHAPES = {
             "max_position_embeddings": 4096,
         },
     ),
+    # ERNIE 4.5 0.3B
+    "ernie300": Shape(
+        "ernie4_5",
+        16000,
+        {
+            "vocab_size": 103424,
+            "hidden_size": 1024,
+            "intermediate_size": 3072,
+            "num_hidden_layers": 18,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 2,
+            "head_dim": 128,
+            "max_position_embeddings": 8192,
+        },
+    ),
+    # EXAONE 4 with a quarter of the width of its 1.2B
+    "exaone400": Shape(
+        "exaone4",
+        16000,
+        {
+            "vocab_size": 102400,
+            "hidden_size": 1024,
+            "intermediate_size": 2048,
+            "num_hidden_layers": 30,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 8,
+            "max_position_embeddings": 8192,
+        },
+    ),
+    # GLM-4-0414 in the size of the others; the smallest real one has 9 B
+    "glm400": Shape(
+        "glm4",
+        16000,
+        {
+            "vocab_size": 151552,
+            "hidden_size": 1024,
+            "intermediate_size": 3424,
+            "num_hidden_layers": 18,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 2,
+            "head_dim": 64,
+            "max_position_embeddings": 8192,
+        },
+    ),
+    # Command R7B in the size of the others
+    "cohere400": Shape(
+        "cohere2",
+        16000,
+        {
+            "vocab_size": 128000,
+            "hidden_size": 1024,
+            "intermediate_size": 3584,
+            "num_hidden_layers": 18,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 4,
+            "max_position_embeddings": 8192,
+        },
+    ),
     # Granite in the size of the others; the smallest real one has 2 B
     "granite350": Shape(
         "granite",

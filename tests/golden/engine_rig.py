@@ -162,19 +162,20 @@ def shared_beginnings() -> list[GenerateRequest]:
 @torch.inference_mode()
 def reference_logits(folder: Path, prompt_ids: tuple[int, ...]) -> torch.Tensor:
     """Transformers' logits `[len(prompt_ids), vocab_size]` of a prompt."""
-    model = _reference(folder)
+    model = load_reference(folder)
     logits: torch.Tensor = model(torch.tensor([prompt_ids])).logits[0]
     return logits
 
 
 def reference_tokens(folder: Path, requests: list[GenerateRequest]) -> dict[str, list[int]]:
     """What `generate(do_sample=False)` of Transformers gives each request, one by one."""
-    return tokens_of(_reference(folder), requests)
+    return tokens_of(load_reference(folder), requests)
 
 
-def _reference(folder: Path) -> Any:  # noqa: ANN401 - Transformers is not typed
+def load_reference(folder: Path, dtype: torch.dtype = torch.float32) -> Any:  # noqa: ANN401
+    """The model as Transformers loads it."""
     kind = auto_class(AutoConfig.from_pretrained(folder))
-    return kind.from_pretrained(folder, dtype=torch.float32).eval()
+    return kind.from_pretrained(folder, dtype=dtype).eval()
 
 
 def tokens_of(model: Any, requests: list[GenerateRequest]) -> dict[str, list[int]]:  # noqa: ANN401
