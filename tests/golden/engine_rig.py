@@ -98,7 +98,7 @@ class EngineRig:
             max_model_len=MAX_MODEL_LEN,
             eos_token_ids=model.eos_token_ids,
             max_input_len=model.info.max_input_len or 0,
-            enable_prefix_caching=enable_prefix_caching,
+            enable_prefix_caching=enable_prefix_caching and not model.keeps_states,
             num_speculative_tokens=speculative_tokens if model.drafter else speculative_ngram,
         )
         self.loop = EngineLoop(

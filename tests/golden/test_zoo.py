@@ -97,7 +97,10 @@ def test_logits_and_tokens_are_the_reference(
         assert reference.tokens == {key: outcome.token_ids for key, outcome in outcomes.items()}
 
     assert crowd.scheduler.num_preemptions > 0
-    assert crowd.loop.stats().num_prefix_hit_tokens > 10 * BLOCK_SIZE
+    if model.keeps_states:  # which nobody else can begin with
+        assert 0 == crowd.loop.stats().num_prefix_hit_tokens
+    else:
+        assert crowd.loop.stats().num_prefix_hit_tokens > 10 * BLOCK_SIZE
 
 
 @pytest.mark.parametrize("name", MODELS)

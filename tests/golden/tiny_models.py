@@ -17,6 +17,7 @@ from transformers import (
     Ernie4_5Config,
     Exaone4Config,
     FalconConfig,
+    FalconH1Config,
     Gemma2Config,
     Gemma3Config,
     Gemma3TextConfig,
@@ -27,14 +28,19 @@ from transformers import (
     GPTNeoXConfig,
     GptOssConfig,
     GraniteConfig,
+    GraniteMoeHybridConfig,
+    Lfm2Config,
     Llama4TextConfig,
     LlamaConfig,
+    Mamba2Config,
     Ministral3Config,
     Mistral3Config,
     MistralConfig,
     MixtralConfig,
+    NemotronHConfig,
     Olmo2Config,
     Olmo3Config,
+    OlmoHybridConfig,
     OPTConfig,
     Phi3Config,
     PhiConfig,
@@ -43,8 +49,11 @@ from transformers import (
     Qwen2_5_VLTextConfig,
     Qwen2Config,
     Qwen2MoeConfig,
+    Qwen3_5Config,
+    Qwen3_5TextConfig,
     Qwen3Config,
     Qwen3MoeConfig,
+    Qwen3NextConfig,
     Qwen3VLConfig,
     Qwen3VLTextConfig,
     SeedOssConfig,
@@ -124,6 +133,22 @@ _MINISTRAL3: dict[str, Any] = {
         "mscale": 1.0,
         "mscale_all_dim": 1.0,
     },
+}
+#: Three of four layers keep a state by the gated delta rule.
+_GATED_DELTA: dict[str, Any] = {
+    "head_dim": 16,
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+}
+#: Mamba-2, of 1.25 times as many inner elements as there are outside.
+_MAMBA: dict[str, Any] = {
+    "mamba_n_heads": 8,
+    "mamba_d_head": 16,
+    "mamba_d_state": 16,
+    "mamba_n_groups": 1,
+    "mamba_expand": 2,
 }
 #: Elements of a head that turn by time, height and width of a picture; text has one for all.
 _MROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
@@ -257,6 +282,38 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
     ),
     # what our decoders do not know
     "opt": _config(OPTConfig),
+    # layers that keep a state of each sequence
+    "qwen3-5": _sees(Qwen3_5Config, Qwen3_5TextConfig, **_GATED_DELTA, num_hidden_layers=4),
+    "qwen3-next": _config(
+        Qwen3NextConfig, **_GATED_DELTA, **_EXPERTS, num_experts=4, num_hidden_layers=4
+    ),
+    "olmo-hybrid": _config(OlmoHybridConfig, **_GATED_DELTA, num_hidden_layers=4),
+    "lfm2": _config(
+        Lfm2Config, num_hidden_layers=4, layer_types=["conv", "full_attention"] * 2, block_dim=64
+    ),
+    "granite-4": _config(
+        GraniteMoeHybridConfig,
+        **_MAMBA,
+        num_hidden_layers=4,
+        layer_types=["mamba", "attention"] * 2,
+        num_local_experts=0,
+        num_experts_per_tok=0,
+        shared_intermediate_size=96,
+    ),
+    "falcon-h1": _config(FalconH1Config, **_MAMBA, mamba_d_ssm=128, head_dim=16),
+    "nemotron-h": _config(
+        NemotronHConfig,
+        num_hidden_layers=4,
+        hybrid_override_pattern="M*M-",
+        mamba_num_heads=8,
+        mamba_head_dim=16,
+        ssm_state_size=16,
+        n_groups=1,
+        head_dim=16,
+    ),
+    "mamba2": _config(
+        Mamba2Config, num_heads=8, head_dim=16, state_size=16, n_groups=1, num_key_value_heads=None
+    ),
     "qwen2-5-vl": _sees(Qwen2_5_VLConfig, Qwen2_5_VLTextConfig, rope_parameters=_MROPE),
     "qwen3-vl": _sees(Qwen3VLConfig, Qwen3VLTextConfig, head_dim=16, rope_parameters=_MROPE),
     "deepseek-v3": _config(

@@ -160,6 +160,16 @@ ZOO = (
         "the same, sliding layers and global ones without rotary embeddings",
     ),
     Entry("OPT", "opt", {"opt": FOREIGN}, "learned positions"),
+    Entry(
+        "Qwen3.5", "qwen3_5", {"qwen3-5": FOREIGN}, "gated delta rule in three of four layers; text"
+    ),
+    Entry("Qwen3-Next", "qwen3_next", {"qwen3-next": FOREIGN}, "the same, routed experts"),
+    Entry("OLMo hybrid", "olmo_hybrid", {"olmo-hybrid": FOREIGN}, "gated delta rule"),
+    Entry("LFM2", "lfm2", {"lfm2": FOREIGN}, "short convolutions"),
+    Entry("Granite 4", "granitemoehybrid", {"granite-4": FOREIGN}, "Mamba-2 and attention"),
+    Entry("Falcon-H1", "falcon_h1", {"falcon-h1": FOREIGN}, "Mamba-2 and attention in one layer"),
+    Entry("Nemotron-H", "nemotron_h", {"nemotron-h": FOREIGN}, "Mamba-2, attention or neither"),
+    Entry("Mamba-2", "mamba2", {"mamba2": FOREIGN}, "no attention at all"),
     Entry("Qwen2.5-VL", "qwen2_5_vl", {"qwen2-5-vl": FOREIGN}, "text only"),
     Entry("Qwen3-VL", "qwen3_vl", {"qwen3-vl": FOREIGN}, "text only"),
     Entry(

@@ -145,14 +145,25 @@ def _foreign(plan: Plan) -> Assembled:
     if config.quantization != "none":
         raise LoadError("--quantization works with our decoders only, not on Transformers' code")
     plan.report("importing transformers", 0.1)
+    from streamwell.engine.stateful_model import StatefulModel, try_out_states
     from streamwell.engine.transformers_model import TransformersDecoder
 
     decoder = TransformersDecoder(
         plan.path, plan.dtype, plan.device, trust_remote_code=config.trust_remote_code
     )
-    model = TorchModel(decoder, config.block_size)
     _, warnings = _without_adapters(config)
-    return Assembled(model=model, implementation="transformers", warnings=warnings)
+    if not decoder.layers_with_state:
+        model = TorchModel(decoder, config.block_size)
+        return Assembled(model=model, implementation="transformers", warnings=warnings)
+    if config.num_speculative_tokens:
+        raise LoadError("nothing can be guessed for models that keep a state of each sequence")
+    stateful = StatefulModel(decoder, config.block_size)
+    return Assembled(
+        model=stateful,
+        implementation="transformers",
+        warnings=warnings,
+        state_bytes=try_out_states(stateful, decoder),
+    )
 
 
 def _without_adapters(config: EngineConfig) -> tuple[EngineConfig, tuple[str, ...]]:

@@ -49,5 +49,8 @@ class Assembled:
     warnings: tuple[str, ...] = ()
     #: What an encoder-decoder's answers begin with; empty for decoders.
     start_ids: tuple[int, ...] = ()
+    #: Bytes of what it keeps of each sequence beside the cache, if it does: a state, which cannot
+    #: be shared or taken back.
+    state_bytes: int = 0
     #: Where adapters are added, if it may have some.
     adapters: AdapterTable[Any] | None = None

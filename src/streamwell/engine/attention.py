@@ -68,7 +68,7 @@ class PagedCache:
 
 def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Zeros for a cache."""
-    if device.type != "cpu":
+    if device.type != "cpu" or 0 in shape:
         return torch.zeros(shape, dtype=dtype, device=device)
     # numpy's zeros are untouched pages: memory is used as blocks are, and starting costs nothing
     num_bytes = int(np.prod(shape)) * dtype.itemsize

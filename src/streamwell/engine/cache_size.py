@@ -42,18 +42,29 @@ class CacheSize:
                 f"cache, and {free // _MIB} MiB of memory are free; lower --max-model-len"
             )
 
-    def num_blocks(self, bytes_per_token: int, default_bytes: int) -> int:
+    def num_seqs(self, state_bytes: int, default_bytes: int) -> int:
+        """How many sequences may run, if each keeps a state of so many bytes.
+
+        All of them together have half of the memory, the cache has the rest.
+        """
+        if not state_bytes:
+            return self.config.max_num_seqs
+        given = self.config.kv_cache_bytes
+        num_bytes = default_bytes if given is None else given
+        return max(1, min(self.config.max_num_seqs, num_bytes // (2 * state_bytes)))
+
+    def num_blocks(self, bytes_per_token: int, default_bytes: int, states_bytes: int = 0) -> int:
         """How many blocks it has; at most as many as can be used.
 
         `default_bytes` is the most that the cache takes when nothing is said, if a sequence fits
-        into that.
+        into that; `states_bytes` of it are taken by the states of sequences.
 
         Raises:
             LoadError: see `check`.
         """
         self.check(bytes_per_token)
         given, wanted = self.config.kv_cache_bytes, self.config.max_num_seqs * self._blocks_per_seq
-        num_bytes = default_bytes if given is None else given
+        num_bytes = (default_bytes if given is None else given) - states_bytes
         num_blocks = min(wanted, num_bytes // self._block_bytes(bytes_per_token))
         return max(self._blocks_per_seq, num_blocks)
 
@@ -62,4 +73,5 @@ class CacheSize:
         return self.num_contexts * -(-self.max_model_len // self.config.block_size)
 
     def _block_bytes(self, bytes_per_token: int) -> int:
-        return (bytes_per_token + self.drafted_bytes) * self.config.block_size
+        # some models cache nothing of a token
+        return max(1, bytes_per_token + self.drafted_bytes) * self.config.block_size

@@ -48,6 +48,10 @@ class LoadedModel:
     runner: ModelRunner
     info: EngineInfo
     eos_token_ids: frozenset[int]
+    #: How many sequences may run at once.
+    max_num_seqs: int
+    #: Whether it keeps a state of each, so that none can begin with what is cached of another.
+    keeps_states: bool = False
     #: Guesses ahead, if there is a draft model.
     drafter: ModelDrafter | None = None
     #: Where adapters are added, if it may have some.
@@ -83,7 +87,9 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
     assembled = assemble(config, path, model_config, max_model_len, report, cache.check)
     model = assembled.model
     start_ids = assembled.start_ids
-    num_blocks = cache.num_blocks(model.bytes_per_token, default_kv_cache_bytes(model.device))
+    default_bytes, state_bytes = default_kv_cache_bytes(model.device), assembled.state_bytes
+    num_seqs = cache.num_seqs(state_bytes, default_bytes)
+    num_blocks = cache.num_blocks(model.bytes_per_token, default_bytes, num_seqs * state_bytes)
     model.allocate(num_blocks)
     eos = eos_token_ids(path, model_config, model.vocab_size)
     info = EngineInfo(
@@ -99,6 +105,7 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
             *assembled.warnings,
             *unserved(path, model_config, bans_tokens=bool(start_ids)),
             *_draft_warnings(draft),
+            *_state_warnings(config, num_seqs, state_bytes),
             *_restore(config.adapters, assembled.adapters),
         ),
         start_ids=start_ids,
@@ -106,7 +113,15 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
     )
     sampler = Sampler(eos)
     drafter = _drafter(draft, sampler, info)
-    return LoadedModel(ModelRunner(model, sampler), info, eos, drafter, assembled.adapters)
+    return LoadedModel(
+        runner=ModelRunner(model, sampler),
+        info=info,
+        eos_token_ids=eos,
+        max_num_seqs=num_seqs,
+        keeps_states=state_bytes > 0,
+        drafter=drafter,
+        adapters=assembled.adapters,
+    )
 
 
 def _drafter(draft: Assembled | None, sampler: Sampler, info: EngineInfo) -> ModelDrafter | None:
@@ -118,6 +133,15 @@ def _drafter(draft: Assembled | None, sampler: Sampler, info: EngineInfo) -> Mod
 
 def _draft_warnings(draft: Assembled | None) -> list[str]:
     return [f"draft model: {warning}" for warning in draft.warnings] if draft else []
+
+
+def _state_warnings(config: EngineConfig, num_seqs: int, state_bytes: int) -> list[str]:
+    if num_seqs == config.max_num_seqs:
+        return []
+    return [
+        f"at most {num_seqs} sequences run at once: each keeps a state of {state_bytes >> 20} MiB, "
+        "and all states have half of what --kv-cache-mib says"
+    ]
 
 
 def _restore(known: Iterable[AddAdapter], adapters: AdapterTable[Any] | None) -> list[str]:

@@ -77,12 +77,12 @@ def _make_loop(config: EngineConfig, model: LoadedModel) -> EngineLoop:
     pool = BlockPool(model.info.num_blocks, model.info.block_size)
     scheduler = Scheduler(
         pool,
-        max_num_seqs=config.max_num_seqs,
+        max_num_seqs=model.max_num_seqs,
         max_num_batched_tokens=num_tokens,
         max_model_len=model.info.max_model_len,
         eos_token_ids=model.eos_token_ids,
         max_input_len=model.info.max_input_len or 0,
-        enable_prefix_caching=config.enable_prefix_caching,
+        enable_prefix_caching=config.enable_prefix_caching and not model.keeps_states,
         num_speculative_tokens=config.num_speculative_tokens,
     )
     pace = Pace(

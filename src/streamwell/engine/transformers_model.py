@@ -8,6 +8,7 @@ through the model's keyword arguments, so nothing is global.
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,14 @@ from transformers import (
 from transformers.quantizers import AutoHfQuantizer
 
 from streamwell.core.errors import LoadError
-from streamwell.engine.attention import Attention, LayerShape, sequence_attention
+from streamwell.engine.attention import Attention
 from streamwell.engine.linear import Adapted
+from streamwell.engine.state_cache import StatefulAttention, States
+from streamwell.engine.transformers_probe import logits_of, probe
 from streamwell.models.weights import max_elements
 
 #: The name under which Transformers finds `attention_forward`.
 ATTENTION_NAME = "streamwell_paged"
-_NOT_YET = "this architecture cannot be served yet"
 #: What Transformers says to a folder that it cannot load.
 _REFUSALS = (
     OSError,
@@ -63,7 +65,10 @@ class TransformersDecoder:
         model = _load(path, dtype, device, trust_remote_code=trust_remote_code)
         self._model = model.eval() if hasattr(model, "hf_device_map") else model.eval().to(device)
         self.dtype, self.device = dtype, device
-        self.shapes, num_logits = _probe(self._model)
+        parameters = inspect.signature(model.forward).parameters
+        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
+        self.layers_with_state = States.layers_with_state(model.config)
+        self.shapes, num_logits = probe(self._model, self.layers_with_state)
         # an id beside the embeddings, or the logits, is one too many
         self.vocab_size = min(self._model.get_input_embeddings().num_embeddings, num_logits)
 
@@ -76,15 +81,29 @@ class TransformersDecoder:
         adapted: Adapted | None = None,
     ) -> torch.Tensor:
         """Logits `[len(rows), vocab_size]` of some rows of `[num_tokens]` ids; no adapters."""
+        states = attention.states if isinstance(attention, StatefulAttention) else None
+        is_batch = isinstance(attention, StatefulAttention) and attention.is_batch
+        shape = (-1, 1) if is_batch else (1, -1)
         output = self._model(
-            input_ids=token_ids[None],
-            position_ids=positions[None],
-            use_cache=False,
-            logits_to_keep=rows,
+            input_ids=token_ids.view(shape),
+            position_ids=positions.view(shape),
+            use_cache=states is not None,
+            logits_to_keep=1 if is_batch else rows,
             attention=attention,
+            **({} if states is None else {self._cache_name: states.cache}),
         )
-        logits: torch.Tensor = output.logits[0]
-        return logits
+        logits: torch.Tensor = output.logits[:, 0] if is_batch else output.logits[0]
+        # some code computes all of them, whatever is to be kept
+        return logits if len(logits) == len(rows) and not is_batch else logits[rows]
+
+    def new_states(self) -> States:
+        """What its layers with a state know of a sequence that has not begun."""
+        return States.fresh(self._model.config)
+
+    @torch.inference_mode()
+    def whole_text(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """Logits `[num_tokens, vocab_size]` of one text by itself, without any cache."""
+        return logits_of(self._model, token_ids[None])
 
 
 def _load(path: Path, dtype: torch.dtype, device: torch.device, *, trust_remote_code: bool) -> Any:  # noqa: ANN401 - Transformers is not typed
@@ -150,104 +169,6 @@ def _check_size(config: Any, path: Path) -> None:  # noqa: ANN401 - Transformers
         )
 
 
-@torch.inference_mode()
-def _probe(model: Any) -> tuple[list[LayerShape], int]:  # noqa: ANN401 - Transformers is not typed
-    """Run two tokens through the model: what every layer would cache, and how many logits it has.
-
-    Raises:
-        LoadError: the model does not route its attention through `AttentionInterface`, or its
-            answers hang on something else that we do not have.
-    """
-    last = model.get_input_embeddings().num_embeddings - 1
-    for token_id in (0, last // 2, last):  # one embedding may be damaged, or that of padding
-        ids, probe = torch.tensor([[token_id] * 2], device=model.device), ShapeProbe()
-        logits = _try(model, ids, probe, torch.arange(2))
-        if logits.amax().isfinite():
-            break
-    else:
-        raise LoadError("the model's logits are not finite: its weights are damaged")
-    config = model.config.get_text_config()
-    if not getattr(config, "is_causal", True):  # the mask says it, which is not asked for
-        raise LoadError(f"{_NOT_YET}: its tokens look at those after them")
-    if sorted(probe.shapes) != list(range(config.num_hidden_layers)):
-        raise LoadError(f"{_NOT_YET}: not all layers are attention")
-    _check_windows(config, probe)
-    _check_positions(model, ids, logits)
-    return [probe.shapes[layer] for layer in range(config.num_hidden_layers)], logits.shape[-1]
-
-
-def _try(
-    model: Any,  # noqa: ANN401 - Transformers is not typed
-    token_ids: torch.Tensor,
-    probe: ShapeProbe,
-    positions: torch.Tensor | None,
-) -> torch.Tensor:
-    """Logits `[num_tokens, vocab_size]`. Raises `LoadError`."""
-    options = {} if positions is None else {"position_ids": positions[None].to(model.device)}
-    try:
-        out = model(input_ids=token_ids, use_cache=False, attention=probe, **options)
-    except (TypeError, NotImplementedError) as error:
-        raise LoadError(f"{_NOT_YET}: {error}") from error
-    logits: torch.Tensor = out.logits[0]
-    return logits
-
-
-def _check_positions(model: Any, token_ids: torch.Tensor, logits: torch.Tensor) -> None:  # noqa: ANN401
-    """Positions have to count from 0, and to be those that we give, since a step has many texts.
-
-    Of two tokens that are the same, attention alone makes the same: what differs is positions.
-    """
-    if not _is_near(_try(model, token_ids, ShapeProbe(), None), logits):
-        raise LoadError(f"{_NOT_YET}: its positions do not count from 0")
-    moved = _try(model, token_ids, ShapeProbe(), torch.tensor([0, 2]))
-    if torch.equal(moved, logits) and not _is_near(logits[0], logits[1]):
-        raise LoadError(f"{_NOT_YET}: it counts positions by itself")
-
-
-def _is_near(one: torch.Tensor, other: torch.Tensor) -> bool:
-    margin = 16 * torch.finfo(one.dtype).eps * float(other.abs().amax())
-    return float((one - other).abs().amax()) <= margin
-
-
-def _check_windows(config: Any, probe: ShapeProbe) -> None:  # noqa: ANN401 - not typed
-    """Some modelling code leaves what a layer sees to masks, which we do not have."""
-    window = getattr(config, "sliding_window", None)
-    expected = {"full_attention": None, "sliding_attention": window}
-    kinds = getattr(config, "layer_types", None)
-    for layer, kind in enumerate(kinds or ()):
-        if kind not in expected or probe.windows[layer] != expected[kind]:
-            raise LoadError(f"{_NOT_YET}: layers of {kind}")
-    is_narrow = window is not None and window < config.max_position_embeddings
-    if not kinds and is_narrow and window not in probe.windows.values():
-        raise LoadError(f"{_NOT_YET}: its sliding window is in its masks alone")
-
-
-class ShapeProbe:
-    """Stands in for `PagedAttention` once, to learn what each layer would cache."""
-
-    def __init__(self) -> None:
-        self.shapes: dict[int, LayerShape] = {}
-        self.windows: dict[int, int | None] = {}
-
-    def __call__(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scale: float,
-        window: int | None = None,
-        softcap: float | None = None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        if layer in self.shapes:
-            raise NotImplementedError("a layer that attends twice")
-        self.shapes[layer] = LayerShape(key.shape[1], key.shape[2], value.shape[2])
-        self.windows[layer] = window
-        return sequence_attention(query, key, value, None, scale, softcap, sinks)
-
-
 def attention_forward(
     module: torch.nn.Module,
     query: torch.Tensor,
@@ -263,6 +184,8 @@ def attention_forward(
 ) -> tuple[torch.Tensor, None]:
     """What Transformers' modelling code calls, with `[1, heads, num_tokens, dim]` tensors.
 
+    Of layers beside others that keep a state, also with one token of several sequences.
+
     Raises:
         NotImplementedError: the model asks for attention we do not have.
     """
@@ -274,14 +197,15 @@ def attention_forward(
         raise NotImplementedError("attention that is not just causal")
     # some families tell only the mask, which we do without
     window = kwargs.get("sliding_window", getattr(module, "sliding_window", None))
+    num_seqs, _, num_tokens, _ = query.shape
     out = attention(
         int(module.layer_idx),  # type: ignore[arg-type]  # every attention module has one
-        query[0].transpose(0, 1),
-        key[0].transpose(0, 1),
-        value[0].transpose(0, 1),
+        query.transpose(1, 2).flatten(0, 1),
+        key.transpose(1, 2).flatten(0, 1),
+        value.transpose(1, 2).flatten(0, 1),
         scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
         window=window or None,
         softcap=softcap,
         sinks=s_aux,
     )
-    return out[None], None
+    return out.view(num_seqs, num_tokens, *out.shape[1:]), None
