@@ -85,7 +85,8 @@ def test_logits_and_tokens_are_the_reference(
     reference = references(name)
     model = load_model(reference.folder, model_impl)
     logits = logits_of(model, longest(reference.requests))
-    torch.testing.assert_close(logits, reference.logits, rtol=1e-4, atol=1e-4)
+    margin = 1e-3 if model.keeps_states else 1e-4  # a state adds up what every token rounds
+    torch.testing.assert_close(logits, reference.logits, rtol=margin, atol=margin)
     alone = EngineRig(model, enable_prefix_caching=False)
     crowd = EngineRig(model, pool_tokens=80, budget=11)
 

@@ -7,10 +7,11 @@ code. Nothing in a model folder is executed unless it is trusted.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,6 +22,7 @@ from streamwell.engine.families import describe
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model
 from streamwell.engine.native import library
+from streamwell.engine.native.self_test import passes_self_test
 from streamwell.engine.native_choice import (
     HelperBrokenError,
     NoHelperError,
@@ -30,11 +32,15 @@ from streamwell.engine.native_choice import (
 )
 from streamwell.engine.own_decoder import own_decoder
 from streamwell.engine.placement import PlacedWeights, device_of, dtype_of
+from streamwell.engine.quantization import in_effect
 from streamwell.engine.seq2seq import build as seq2seq
 from streamwell.engine.seq2seq.families import is_encoder_decoder
 from streamwell.engine.torch_model import TorchModel
 from streamwell.models.small_files import read_if_there
 from streamwell.models.weights import has_rounded_weights, is_gguf
+
+if TYPE_CHECKING:
+    from streamwell.engine.transformers_model import TransformersDecoder
 
 
 def assemble(
@@ -142,8 +148,7 @@ def _foreign(plan: Plan) -> Assembled:
         raise LoadError(f"--model-impl {config.model_impl} does not know this architecture")
     if config.compile:
         raise LoadError("--compile works with our decoders only, not on Transformers' code")
-    if config.quantization != "none":
-        raise LoadError("--quantization works with our decoders only, not on Transformers' code")
+    helper = _rounding_helper(plan)
     plan.report("importing transformers", 0.1)
     from streamwell.engine.stateful_model import StatefulModel, try_out_states
     from streamwell.engine.transformers_model import TransformersDecoder
@@ -151,19 +156,59 @@ def _foreign(plan: Plan) -> Assembled:
     decoder = TransformersDecoder(
         plan.path, plan.dtype, plan.device, trust_remote_code=config.trust_remote_code
     )
+    quantization, told = _pack(plan, decoder, helper)
     _, warnings = _without_adapters(config)
     if not decoder.layers_with_state:
-        model = TorchModel(decoder, config.block_size)
-        return Assembled(model=model, implementation="transformers", warnings=warnings)
-    if config.num_speculative_tokens:
+        model: Model = TorchModel(decoder, config.block_size)
+        state_bytes = 0
+    elif config.num_speculative_tokens:
         raise LoadError("nothing can be guessed for models that keep a state of each sequence")
-    stateful = StatefulModel(decoder, config.block_size)
+    else:
+        model = stateful = StatefulModel(decoder, config.block_size)
+        state_bytes = try_out_states(stateful, decoder)
     return Assembled(
-        model=stateful,
+        model=model,
         implementation="transformers",
-        warnings=warnings,
-        state_bytes=try_out_states(stateful, decoder),
+        quantization=quantization,
+        warnings=(*warnings, *told),
+        state_bytes=state_bytes,
     )
+
+
+def _rounding_helper(plan: Plan) -> ctypes.CDLL | None:
+    """The native helper, if weights of Transformers' code shall be rounded.
+
+    Raises:
+        LoadError: they cannot.
+    """
+    if plan.config.quantization == "none":
+        return None
+    if "quantization_config" in plan.model_config:
+        raise LoadError("--quantization does not go with weights that come rounded")
+    try:
+        helper = choose_helper(plan.config, plan.dtype, plan.device, has_parts=True)
+        if not passes_self_test(helper):
+            raise HelperBrokenError("it computes wrongly on this machine")
+    except NoHelperError as reason:
+        warnings_without(plan.config, reason, can_round=False)
+        raise
+    return helper
+
+
+def _pack(
+    plan: Plan, decoder: TransformersDecoder, helper: ctypes.CDLL | None
+) -> tuple[str, tuple[str, ...]]:
+    """Pack linear layers on a CPU: what they are rounded to, and what is to be said."""
+    from streamwell.engine.transformers_linears import told
+
+    quantization = plan.config.quantization
+    if plan.device.type != "cpu" or "quantization_config" in plan.model_config:
+        return "none", ()
+    plan.report("packing weights", 0.9)
+    packed = decoder.pack(quantization, helper)
+    if quantization != "none" and not packed.widths:
+        raise LoadError("--quantization does not work with this model: its code needs the weights")
+    return in_effect(quantization, packed.widths or {1}), told(packed, quantization)
 
 
 def _without_adapters(config: EngineConfig) -> tuple[EngineConfig, tuple[str, ...]]:

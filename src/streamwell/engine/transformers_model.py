@@ -8,6 +8,8 @@ through the model's keyword arguments, so nothing is global.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import inspect
 from pathlib import Path
 from typing import Any
@@ -27,8 +29,11 @@ from transformers.quantizers import AutoHfQuantizer
 
 from streamwell.core.errors import LoadError
 from streamwell.engine.attention import Attention
-from streamwell.engine.linear import Adapted
+from streamwell.engine.linear import Adapted, Linear, make_linear
+from streamwell.engine.native.linear import PackedLinear, storage_kind
+from streamwell.engine.quantization import head_quantization
 from streamwell.engine.state_cache import StatefulAttention, States
+from streamwell.engine.transformers_linears import Packed, in_any_shape, pack_linears
 from streamwell.engine.transformers_probe import logits_of, probe
 from streamwell.models.weights import max_elements
 
@@ -95,6 +100,25 @@ class TransformersDecoder:
         logits: torch.Tensor = output.logits[:, 0] if is_batch else output.logits[0]
         # some code computes all of them, whatever is to be kept
         return logits if len(logits) == len(rows) and not is_batch else logits[rows]
+
+    @torch.inference_mode()
+    def pack(self, quantization: str, helper: ctypes.CDLL | None) -> Packed:
+        """Pack the linear layers for this CPU; with a quantization the native helper rounds them.
+
+        The output layer is rounded to eight bits at least.
+        """
+        run = functools.partial(self.whole_text, torch.zeros(2, dtype=torch.int64))
+        head = self._model.get_output_embeddings()
+
+        def make(layer: torch.nn.Linear) -> Linear:
+            if helper is None:
+                return make_linear(layer.weight.detach(), layer.bias)
+            own = head_quantization(quantization) if layer is head else quantization
+            kind = storage_kind(layer.weight, own, self.dtype)
+            packed = PackedLinear(helper, layer.weight.detach(), layer.bias, kind)
+            return in_any_shape(packed, layer.out_features)
+
+        return pack_linears(self._model, run, make, copies_tied=helper is not None)
 
     def new_states(self) -> States:
         """What its layers with a state know of a sequence that has not begun."""
