@@ -81,6 +81,8 @@ def test_what_cannot_be_rounded_is_told(tmp_path: Path) -> None:
 
     assert ["--quantization int8 leaves"] == [warning[:26] for warning in warnings]
     assert () == load_model(folder).info.warnings
+    sees = build("qwen3-vl", tmp_path / "sees")
+    assert () == load_model(sees, quantization="int8", block_size=16).info.warnings
 
 
 def test_without_the_helper_nothing_is_rounded(

@@ -236,6 +236,35 @@ def test_names_without_the_usual_prefix_are_found(tmp_path: Path, model_impl: st
     assert expected == EngineRig(load_model(folder, model_impl)).serve(make_requests(300)[:4])
 
 
+@pytest.mark.parametrize(
+    ("name", "flag"),
+    [
+        ("cohere2", "attention_bias"),
+        ("seed-oss", "attention_bias"),
+        ("llama-biases-tied", "attention_bias"),
+        ("llama-biases-tied", "mlp_bias"),
+    ],
+)
+def test_biases_that_the_config_switches_off_are_left_out(
+    tmp_path: Path, name: str, flag: str
+) -> None:
+    """As Transformers does, though they are saved; norms of Cohere's have none in any case."""
+    folder = build(name, tmp_path)
+    edit_config(folder, **{flag: False})
+    weights = load_file(folder / "model.safetensors")
+    if name == "cohere2":
+        norms = [f"model.layers.{i}.input_layernorm" for i in range(4)]
+        weights |= {f"{n}.bias": torch.ones_like(weights[f"{n}.weight"]) for n in norms}
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    requests = make_requests(300)[:4]
+
+    outcomes = EngineRig(load_model(folder)).serve(requests)
+
+    assert reference_tokens(folder, requests) == {
+        request_id: outcome.token_ids for request_id, outcome in outcomes.items()
+    }
+
+
 @pytest.mark.parametrize("prefix", ["model.language_model.", "language_model.model."])
 @pytest.mark.parametrize("model_impl", ["torch", "transformers"])
 def test_a_decoder_that_sees_has_one_of_two_names(

@@ -111,6 +111,20 @@ def test_states_have_half_of_the_memory(folder: Path) -> None:
     assert not plenty.info.warnings
 
 
+@pytest.mark.parametrize("name", ["mamba2", "nemotron-h", "granite-4", "lfm2"])
+@pytest.mark.parametrize("quantization", ["none", "int4"])
+def test_rounding_is_no_obstacle(tmp_path: Path, name: str, quantization: str) -> None:
+    """Of numbers in bfloat16, whatever dtype logits have, or of weights."""
+    model = load_model(
+        build(name, tmp_path), dtype="bfloat16", quantization=quantization, block_size=8
+    )
+
+    outcomes = EngineRig(model).serve(make_requests(VOCAB_SIZE)[:4])
+
+    assert model.keeps_states
+    assert not [outcome.error for outcome in outcomes.values() if outcome.error]
+
+
 def test_nothing_is_guessed(folder: Path) -> None:
     """A wrong guess could not be taken back."""
     with pytest.raises(LoadError, match="nothing can be guessed"):

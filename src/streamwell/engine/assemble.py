@@ -21,7 +21,7 @@ from streamwell.engine.checkpoint import Report, open_checkpoint
 from streamwell.engine.families import describe
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model
-from streamwell.engine.native import library
+from streamwell.engine.native import BLOCK_SIZE, library
 from streamwell.engine.native.self_test import passes_self_test
 from streamwell.engine.native_choice import (
     HelperBrokenError,
@@ -156,18 +156,18 @@ def _foreign(plan: Plan) -> Assembled:
     decoder = TransformersDecoder(
         plan.path, plan.dtype, plan.device, trust_remote_code=config.trust_remote_code
     )
-    quantization, told = _pack(plan, decoder, helper)
-    _, warnings = _without_adapters(config)
-    if not decoder.layers_with_state:
-        model: Model = TorchModel(decoder, config.block_size)
-        state_bytes = 0
-    elif config.num_speculative_tokens:
-        raise LoadError("nothing can be guessed for models that keep a state of each sequence")
-    else:
-        model = stateful = StatefulModel(decoder, config.block_size)
+    stateful = StatefulModel(decoder, config.block_size) if decoder.layers_with_state else None
+    state_bytes = 0
+    if stateful is not None:
+        if config.num_speculative_tokens:
+            raise LoadError("nothing can be guessed for models that keep a state of each sequence")
         state_bytes = try_out_states(stateful, decoder)
+    quantization, told = _pack(plan, decoder, helper)
+    if stateful is not None:
+        try_out_states(stateful, decoder, compares=False)
+    _, warnings = _without_adapters(config)
     return Assembled(
-        model=model,
+        model=stateful or TorchModel(decoder, config.block_size),
         implementation="transformers",
         quantization=quantization,
         warnings=(*warnings, *told),
@@ -186,7 +186,9 @@ def _rounding_helper(plan: Plan) -> ctypes.CDLL | None:
     if "quantization_config" in plan.model_config:
         raise LoadError("--quantization does not go with weights that come rounded")
     try:
-        helper = choose_helper(plan.config, plan.dtype, plan.device, has_parts=True)
+        # the cache is PyTorch's
+        config = msgspec.structs.replace(plan.config, block_size=BLOCK_SIZE)
+        helper = choose_helper(config, plan.dtype, plan.device, has_parts=True)
         if not passes_self_test(helper):
             raise HelperBrokenError("it computes wrongly on this machine")
     except NoHelperError as reason:

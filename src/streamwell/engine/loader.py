@@ -139,8 +139,8 @@ def _state_warnings(config: EngineConfig, num_seqs: int, state_bytes: int) -> li
     if num_seqs == config.max_num_seqs:
         return []
     return [
-        f"at most {num_seqs} sequences run at once: each keeps a state of {state_bytes >> 20} MiB, "
-        "and all states have half of what --kv-cache-mib says"
+        f"at most {num_seqs} sequences run at once: each keeps a state of "
+        f"{-(-state_bytes >> 20)} MiB, and all states have half of what --kv-cache-mib says"
     ]
 
 

@@ -27,7 +27,8 @@ class Packed:
 
     #: Inputs of the layers that were packed.
     widths: frozenset[int]
-    #: Numbers in these layers, and in other matrices that are no embeddings, as experts are.
+    #: Numbers in these layers, and in matrices, or several in one, that are neither such layers nor
+    #: embeddings, as experts are.
     num_packed: int
     num_other: int
 
@@ -59,7 +60,9 @@ def pack_linears(
             layer.forward = make(layer)  # type: ignore[method-assign, assignment]
             packed.append((layer.in_features, layer.weight.numel()))
             _forget_weight(layer)
-    others = (p for p in model.parameters() if p.dim() > 1 and p.data_ptr() not in embeddings)
+    linears = (module.weight.data_ptr() for module in model.modules() if type(module) is nn.Linear)
+    known = embeddings.union(linears)
+    others = (p for p in model.parameters() if p.dim() in (2, 3) and p.data_ptr() not in known)
     num_other = sum(parameter.numel() for parameter in others)
     if packed:  # else nothing of the files, which they are views of, is let go
         for parameter in model.parameters():

@@ -151,7 +151,7 @@ def _load(path: Path, dtype: torch.dtype, device: torch.device, *, trust_remote_
         )
     except _REFUSALS as error:
         is_about_us = ATTENTION_NAME in str(error)
-        reason = "its attention cannot be replaced" if is_about_us else error
+        reason = "its attention cannot be replaced" if is_about_us else " ".join(str(error).split())
         raise LoadError(f"cannot load {path}: {reason}") from error
     if report["missing_keys"]:  # Transformers would make them up
         raise LoadError(f"{path} lacks weights: {', '.join(sorted(report['missing_keys']))}")

@@ -6,7 +6,7 @@ understood completely is not guessed: `describe` says no, and the model runs on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -135,10 +135,24 @@ def canonical_weights(
 
 
 def _layout(config: Mapping[str, Any]) -> Layout:
-    layout = FAMILIES[decoder_config(config)["model_type"]].layout
+    inner = decoder_config(config)
+    layout = FAMILIES[inner["model_type"]].layout
+    layout = replace(layout, unused=tuple(_unused_biases(inner)))
     if config["model_type"] not in PICTURES:
         return layout
     return replace(layout, names=(*NAMES, *layout.names), others=OTHERS)
+
+
+def _unused_biases(config: Mapping[str, Any]) -> Iterator[str]:
+    """Biases that a config switches off: Transformers leaves them out though they are saved."""
+    if config.get("attention_bias") is False:
+        yield r"\.self_attn\.[qkv]_proj\.bias$"
+    if config.get("attention_out_bias", config.get("attention_bias")) is False:
+        yield r"\.self_attn\.o_proj\.bias$"
+    if config.get("mlp_bias") is False:
+        yield r"\.mlp\..*_proj\.bias$"
+    if config.get("use_bias") is False:
+        yield r"_proj\.bias$"
 
 
 def with_saved_head(spec: DecoderSpec, weights: CanonicalWeights) -> DecoderSpec:

@@ -41,10 +41,12 @@ class Layout:
     is_interleaved: bool = False
     #: Whether each element of a head turns with the one beside it, rather than half a head away.
     turns_neighbours: bool = False
-    #: Whether layer norms have no biases.
+    #: Whether layer norms have no biases, whatever is saved.
     has_bare_norms: bool = False
     #: How the names of weights begin that are not the decoder's, as a regular expression.
     others: str | None = None
+    #: What ends the names, Llama's, of those that its config leaves out though they are saved.
+    unused: tuple[str, ...] = ()
 
 
 class CanonicalWeights(SavedWeights):
@@ -119,11 +121,14 @@ def canonical(weights: Weights, layout: Layout, spec: DecoderSpec) -> dict[str, 
         arranged |= _split(name, tensor, layout, spec)
         if layout.has_bare_norms and name.endswith("norm.weight"):
             arranged[f"{name.removesuffix('weight')}bias"] = torch.zeros_like(tensor)
+        elif layout.has_bare_norms and name.endswith("norm.bias"):
+            del arranged[name]
     return {
         name: _spread_turning(name, tensor, layout, spec)
         for name, tensor in arranged.items()
         # the native helper would use them
-        if spec.qk_norm is not None or not _HEAD_NORM.search(name)
+        if (spec.qk_norm is not None or not _HEAD_NORM.search(name))
+        and not any(re.search(end, name) for end in layout.unused)
     }
 
 

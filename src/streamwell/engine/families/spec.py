@@ -57,7 +57,8 @@ class Experts:
 class DecoderSpec:
     """A decoder; the fields with defaults are the declared variations of its block.
 
-    Biases of the projections are there if their weights are.
+    Biases of the projections are there if their weights are, and no field of the config switches
+    them off.
     """
 
     num_layers: int
