@@ -20,7 +20,8 @@ from transformers.cache_utils import (
     LinearAttentionCacheLayerMixin,
 )
 
-from streamwell.engine.attention import Attention
+from streamwell.engine.attention import PagedAttention, PagedCache
+from streamwell.engine.batch_layout import BatchLayout
 
 _TENSORS = ("conv_states", "recurrent_states")
 
@@ -94,28 +95,15 @@ class States:
         )
 
 
-class StatefulAttention:
-    """`PagedAttention` of a step, and the states of its sequences."""
+class StatefulAttention(PagedAttention):
+    """Attention of a step, and the states of its sequences."""
 
-    def __init__(self, attention: Attention, states: States, *, is_batch: bool) -> None:
+    def __init__(
+        self, cache: PagedCache, layout: BatchLayout, states: States, *, is_batch: bool
+    ) -> None:
         """`is_batch`: one token of each of several sequences; else some of a single one."""
-        self._attention, self.states, self.is_batch = attention, states, is_batch
-
-    def __call__(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scale: float,
-        window: int | None = None,
-        softcap: float | None = None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        return self._attention(
-            layer, query, key, value, scale=scale, window=window, softcap=softcap, sinks=sinks
-        )
+        super().__init__(cache, layout)
+        self.states, self.is_batch = states, is_batch
 
 
 def _passing(layer: Any) -> Any:  # noqa: ANN401 - Transformers is not typed

@@ -16,9 +16,10 @@ import torch
 from streamwell.core.errors import LoadError
 from streamwell.core.types import SamplingParams
 from streamwell.engine.attention import Attention, PagedCache
+from streamwell.engine.batch_layout import build_layout
 from streamwell.engine.sequence import Chunk, Sequence
 from streamwell.engine.state_cache import StatefulAttention, States
-from streamwell.engine.torch_model import TorchModel, paged_attention
+from streamwell.engine.torch_model import TorchModel
 from streamwell.engine.transformers_model import TransformersDecoder
 
 #: Of the largest logit: what two ways to compute the same may differ by in float32.
@@ -91,7 +92,8 @@ class StatefulModel:
     def _lay_out(self, cache: PagedCache, chunks: list[Chunk]) -> Attention:
         assert self._current is not None
         states, is_batch = self._current
-        return StatefulAttention(paged_attention(cache, chunks), states, is_batch=is_batch)
+        layout = build_layout(chunks, cache.block_size, cache.device)
+        return StatefulAttention(cache, layout, states, is_batch=is_batch)
 
     def _together(self, seqs: list[Sequence]) -> States:
         """The states of sequences that have begun, as one."""
