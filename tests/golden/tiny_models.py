@@ -142,7 +142,7 @@ _GATED_DELTA: dict[str, Any] = {
     "linear_key_head_dim": 16,
     "linear_value_head_dim": 16,
 }
-#: Mamba-2, of 1.25 times as many inner elements as there are outside.
+#: Mamba-2, of twice as many inner elements as there are outside.
 _MAMBA: dict[str, Any] = {
     "mamba_n_heads": 8,
     "mamba_d_head": 16,

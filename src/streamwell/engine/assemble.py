@@ -22,10 +22,10 @@ from streamwell.engine.families import describe
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model
 from streamwell.engine.native import BLOCK_SIZE, library
-from streamwell.engine.native.self_test import passes_self_test
 from streamwell.engine.native_choice import (
     HelperBrokenError,
     NoHelperError,
+    check_helper,
     choose_helper,
     run_by,
     warnings_without,
@@ -189,8 +189,7 @@ def _rounding_helper(plan: Plan) -> ctypes.CDLL | None:
         # the cache is PyTorch's
         config = msgspec.structs.replace(plan.config, block_size=BLOCK_SIZE)
         helper = choose_helper(config, plan.dtype, plan.device, has_parts=True)
-        if not passes_self_test(helper):
-            raise HelperBrokenError("it computes wrongly on this machine")
+        check_helper(helper)
     except NoHelperError as reason:
         warnings_without(plan.config, reason, can_round=False)
         raise
@@ -208,9 +207,11 @@ def _pack(
         return "none", ()
     plan.report("packing weights", 0.9)
     packed = decoder.pack(quantization, helper)
-    if quantization != "none" and not packed.widths:
+    if quantization == "none":
+        return "none", ()
+    if not packed.widths:
         raise LoadError("--quantization does not work with this model: its code needs the weights")
-    return in_effect(quantization, packed.widths or {1}), told(packed, quantization)
+    return in_effect(quantization, packed.widths), told(packed, quantization)
 
 
 def _without_adapters(config: EngineConfig) -> tuple[EngineConfig, tuple[str, ...]]:

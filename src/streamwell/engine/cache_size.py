@@ -49,9 +49,9 @@ class CacheSize:
         """
         if not state_bytes:
             return self.config.max_num_seqs
-        given = self.config.kv_cache_bytes
-        num_bytes = default_bytes if given is None else given
-        return max(1, min(self.config.max_num_seqs, num_bytes // (2 * state_bytes)))
+        return max(
+            1, min(self.config.max_num_seqs, self._given_or(default_bytes) // 2 // state_bytes)
+        )
 
     def num_blocks(self, bytes_per_token: int, default_bytes: int, states_bytes: int = 0) -> int:
         """How many blocks it has; at most as many as can be used.
@@ -63,10 +63,14 @@ class CacheSize:
             LoadError: see `check`.
         """
         self.check(bytes_per_token)
-        given, wanted = self.config.kv_cache_bytes, self.config.max_num_seqs * self._blocks_per_seq
-        num_bytes = (default_bytes if given is None else given) - states_bytes
+        num_bytes = self._given_or(default_bytes) - states_bytes
+        wanted = self.config.max_num_seqs * self._blocks_per_seq
         num_blocks = min(wanted, num_bytes // self._block_bytes(bytes_per_token))
         return max(self._blocks_per_seq, num_blocks)
+
+    def _given_or(self, default_bytes: int) -> int:
+        given = self.config.kv_cache_bytes
+        return default_bytes if given is None else given
 
     @property
     def _blocks_per_seq(self) -> int:

@@ -86,31 +86,19 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
     cache = CacheSize(config, max_model_len, num_contexts, drafted_bytes, is_in_main_memory)
     assembled = assemble(config, path, model_config, max_model_len, report, cache.check)
     model = assembled.model
-    start_ids = assembled.start_ids
     default_bytes, state_bytes = default_kv_cache_bytes(model.device), assembled.state_bytes
     num_seqs = cache.num_seqs(state_bytes, default_bytes)
     num_blocks = cache.num_blocks(model.bytes_per_token, default_bytes, num_seqs * state_bytes)
     model.allocate(num_blocks)
     eos = eos_token_ids(path, model_config, model.vocab_size)
-    info = EngineInfo(
-        max_model_len=max_model_len,
-        vocab_size=model.vocab_size,
-        num_blocks=num_blocks,
-        block_size=config.block_size,
-        dtype=str(model.dtype).removeprefix("torch."),
-        device=str(model.device),
-        implementation=assembled.implementation,
-        quantization=assembled.quantization,
-        warnings=(
-            *assembled.warnings,
-            *unserved(path, model_config, bans_tokens=bool(start_ids)),
-            *_draft_warnings(draft),
-            *_state_warnings(config, num_seqs, state_bytes),
-            *_restore(config.adapters, assembled.adapters),
-        ),
-        start_ids=start_ids,
-        max_input_len=max_model_len if start_ids else None,
+    warnings = (
+        *assembled.warnings,
+        *unserved(path, model_config, bans_tokens=bool(assembled.start_ids)),
+        *_draft_warnings(draft),
+        *_state_warnings(config, num_seqs, state_bytes),
+        *_restore(config.adapters, assembled.adapters),
     )
+    info = _info(config, assembled, max_model_len, num_blocks, warnings)
     sampler = Sampler(eos)
     drafter = _drafter(draft, sampler, info)
     return LoadedModel(
@@ -121,6 +109,29 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
         keeps_states=state_bytes > 0,
         drafter=drafter,
         adapters=assembled.adapters,
+    )
+
+
+def _info(
+    config: EngineConfig,
+    assembled: Assembled,
+    max_model_len: int,
+    num_blocks: int,
+    warnings: tuple[str, ...],
+) -> EngineInfo:
+    model, start_ids = assembled.model, assembled.start_ids
+    return EngineInfo(
+        max_model_len=max_model_len,
+        vocab_size=model.vocab_size,
+        num_blocks=num_blocks,
+        block_size=config.block_size,
+        dtype=str(model.dtype).removeprefix("torch."),
+        device=str(model.device),
+        implementation=assembled.implementation,
+        quantization=assembled.quantization,
+        warnings=warnings,
+        start_ids=start_ids,
+        max_input_len=max_model_len if start_ids else None,
     )
 
 

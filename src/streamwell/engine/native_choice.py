@@ -61,11 +61,16 @@ def run_by(helper: ctypes.CDLL, build: Callable[[], _Model]) -> _Model:
         LoadError: the model is at fault.
     """
     try:
-        if not passes_self_test(helper):
-            raise HelperBrokenError("it computes wrongly on this machine")
+        check_helper(helper)
         return build()
     except _FAILURES as error:
         raise HelperBrokenError(f"it failed ({error!r})") from error
+
+
+def check_helper(helper: ctypes.CDLL) -> None:
+    """Raises `HelperBrokenError`: it computes wrongly."""
+    if not passes_self_test(helper):
+        raise HelperBrokenError("it computes wrongly on this machine")
 
 
 def warnings_without(

@@ -124,7 +124,7 @@ def in_any_shape(linear: Linear, out_features: int) -> Callable[[torch.Tensor], 
 def told(packed: Packed, quantization: str) -> tuple[str, ...]:
     """What rounding did not reach, for the person who started the server."""
     total = packed.num_packed + packed.num_other
-    if quantization == "none" or 20 * packed.num_other <= total:
+    if 20 * packed.num_other <= total:
         return ()
     share = round(100 * packed.num_other / total)
     return (

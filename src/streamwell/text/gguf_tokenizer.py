@@ -132,10 +132,10 @@ def _tokenizer(metadata: Mapping[str, Any]) -> dict[str, Any]:
     tokenizer, _ = convert_gguf_tokenizer(architecture, {**parts, "pre_tokenizer_type": same})
     tokenizer = respelled(tokenizer, architecture, parts)
     is_gpt2 = parts.get("tokenizer_type") == "gpt2"
-    if is_gpt2 and (split := _own_split(way)) is not None:
+    split = _own_split(way) if is_gpt2 else None
+    if split is not None:
         tokenizer.pre_tokenizer = split
-    ours = (*_GPT2, *_LONE_DIGITS, _SEED)
-    is_known = not is_gpt2 or way in ours or same in GGUF_PRE_TOKENIZER_SPLITS
+    is_known = not is_gpt2 or split or way in _GPT2 or same in GGUF_PRE_TOKENIZER_SPLITS
     # puts in the tokens that stand around every text
     whole = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **tokenizer_config_of(metadata))
     return {

@@ -87,6 +87,13 @@ def head_dim_of(fields: Fields) -> int:
     return fields.size("head_dim", null=share)
 
 
+def even_head_dim(fields: Fields) -> int:
+    """The same in families that have no size of heads of its own."""
+    head_dim = fields.size("hidden_size") // fields.size("num_attention_heads")
+    require(fields.given("head_dim") in (None, head_dim))
+    return head_dim
+
+
 def kinds_of(fields: Fields, derived: list[str]) -> list[str]:
     """Kinds of layers as Transformers names them: what the config says, or what follows from it."""
     kinds = fields.get("layer_types") or derived

@@ -5,20 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from streamwell.engine.families.family import Family, decoder_spec
+from streamwell.engine.families.family import Family, decoder_spec, even_head_dim
 from streamwell.engine.families.fields import Fields, require
 from streamwell.engine.families.layouts import Layout
 from streamwell.engine.families.llama import same_window
 from streamwell.engine.families.rope import read_rope
 from streamwell.engine.families.spec import DecoderSpec, Rope
-
-
-def _head_dim(fields: Fields) -> int:
-    """These families have no size of heads of its own."""
-    head_dim = fields.size("hidden_size") // fields.size("num_attention_heads")
-    require(fields.given("head_dim") in (None, head_dim))
-    return head_dim
-
 
 # --- GPT-2: learned positions ---
 
@@ -36,7 +28,7 @@ def _gpt_like(fields: Fields, rope: Rope | None, *, num_kv_heads: int) -> Decode
     spec = decoder_spec(
         fields,
         num_kv_heads=num_kv_heads,
-        head_dim=_head_dim(fields),
+        head_dim=even_head_dim(fields),
         ropes=[rope] * fields.num_layers,
     )
     return replace(spec, norm="layer", is_gated=False)
@@ -82,7 +74,7 @@ GPT2 = Family(
 def _gpt_neox(fields: Fields) -> DecoderSpec:
     rope = read_rope(
         fields,
-        _head_dim(fields),
+        even_head_dim(fields),
         part=0.25,
         theta_name="rotary_emb_base",
         part_name="rotary_pct",
@@ -114,7 +106,7 @@ GPT_NEOX = Family(
 
 
 def _phi(fields: Fields) -> DecoderSpec:
-    rope = read_rope(fields, _head_dim(fields), part=0.5)
+    rope = read_rope(fields, even_head_dim(fields), part=0.5)
     heads = fields.size("num_key_value_heads", null=fields.size("num_attention_heads"))
     spec = _gpt_like(fields, rope, num_kv_heads=heads)
     qk_norm: Literal["head"] | None = "head" if fields.flag("qk_layernorm") else None
@@ -151,7 +143,7 @@ def _falcon(fields: Fields) -> DecoderSpec:
     else:
         require(num_norms == 1)
         num_kv_heads = 1 if fields.flag("multi_query") else num_heads
-    rope = read_rope(fields, _head_dim(fields))
+    rope = read_rope(fields, even_head_dim(fields))
     spec = _gpt_like(fields, rope, num_kv_heads=num_kv_heads)
     return replace(spec, is_parallel=is_parallel, shares_norm=is_parallel and num_norms == 1)
 
@@ -191,7 +183,7 @@ FALCON = Family(
 
 
 def _starcoder2(fields: Fields) -> DecoderSpec:
-    rope = read_rope(fields, _head_dim(fields))
+    rope = read_rope(fields, even_head_dim(fields))
     spec = _gpt_like(fields, rope, num_kv_heads=fields.size("num_key_value_heads"))
     return replace(spec, windows=tuple(same_window(fields)))
 

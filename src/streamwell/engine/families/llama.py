@@ -9,6 +9,7 @@ from streamwell.engine.families.family import (
     SLIDING,
     Family,
     decoder_spec,
+    even_head_dim,
     head_dim_of,
     kinds_of,
     windows_of,
@@ -89,8 +90,7 @@ QWEN3 = Family(read=_qwen3, defaults=_QWEN_DEFAULTS)
 
 
 def _phi3(fields: Fields) -> DecoderSpec:
-    head_dim = fields.size("hidden_size") // fields.size("num_attention_heads")
-    require(fields.given("head_dim") in (None, head_dim))
+    head_dim = even_head_dim(fields)
     rope = read_rope(fields, head_dim, part=1.0)
     require(not rope.stretched_to)  # what its configs have called YaRN was LongRoPE
     ropes = [rope] * fields.num_layers

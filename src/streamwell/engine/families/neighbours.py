@@ -8,6 +8,7 @@ from streamwell.engine.families.family import (
     SLIDING,
     Family,
     decoder_spec,
+    even_head_dim,
     every_so_many,
     head_dim_of,
     kinds_of,
@@ -56,7 +57,7 @@ ERNIE4_5 = Family(
 
 def _cohere(fields: Fields) -> DecoderSpec:
     require(not fields.flag("use_qk_norm"))
-    rope = read_rope(fields, _head_dim(fields), theta=500_000.0)
+    rope = read_rope(fields, even_head_dim(fields), theta=500_000.0)
     return _parallel(decoder_spec(fields, ropes=[rope] * fields.num_layers), fields)
 
 
@@ -66,12 +67,6 @@ def _parallel(spec: DecoderSpec, fields: Fields) -> DecoderSpec:
     return replace(
         spec, norm="layer", is_parallel=True, shares_norm=True, logits_divisor=1 / factor
     )
-
-
-def _head_dim(fields: Fields) -> int:
-    head_dim = fields.size("hidden_size") // fields.size("num_attention_heads")
-    require(fields.given("head_dim") in (None, head_dim))
-    return head_dim
 
 
 COHERE = Family(
@@ -92,7 +87,7 @@ COHERE = Family(
 
 def _cohere2(fields: Fields) -> DecoderSpec:
     kinds = kinds_of(fields, every_so_many(fields, fields.size("sliding_window_pattern")))
-    rope = read_rope(fields, _head_dim(fields))
+    rope = read_rope(fields, even_head_dim(fields))
     spec = decoder_spec(
         fields,
         ropes=[rope if kind == SLIDING else None for kind in kinds],
