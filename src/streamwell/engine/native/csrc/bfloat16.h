@@ -11,14 +11,18 @@ namespace streamwell {
 template <class Order>
 struct Bfloat16Pairs {
   using Sum = F32;
+  using Words = Order;
   static constexpr int step = 2, x_bytes = 4, w_bytes = 4 * kPanel, max_rows = kRows;
   static constexpr bool pack_whole_rows = false, is_tiled = false, spreads = false;
+  static constexpr bool is_pairs = true;
+
+  static __m256bh pairs_of(F32 values) { return _mm512_cvtneps_pbh(values); }
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {
     const int64_t padded = words_of(k, step) * step;
     for (int64_t i = 0; i < padded; i += kLanes) {
       const F32 values = i < k ? load_some(x + i, k - i) : zero();
-      const __m256bh pairs = _mm512_cvtneps_pbh(values);
+      const auto pairs = pairs_of(values);
       Order::template put<8>(tile, i / step, m, height, &pairs, (padded - i) / step);
     }
   }

@@ -51,7 +51,7 @@ struct Int8 {
   using Sum = I32;
   static constexpr int step = 4, x_bytes = 4, w_bytes = 4 * kPanel, max_rows = kRows;
   static constexpr bool pack_whole_rows = true;  // they have a scale each
-  static constexpr bool is_tiled = false, spreads = false;
+  static constexpr bool is_tiled = false, spreads = false, is_pairs = false;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float* scale) {
     const F32 inverse = broadcast(inverse_scale(x, k, scale));
@@ -89,7 +89,7 @@ struct Int8 {
   using Sum = I32;
   static constexpr int step = 4, x_bytes = 8, w_bytes = 4 * kPanel;
   static constexpr int max_rows = kRegisters > 1 ? 4 : 12, sums = 2 * max_rows;
-  static constexpr bool pack_whole_rows = true, is_tiled = false, spreads = true;
+  static constexpr bool pack_whole_rows = true, is_tiled = false, spreads = true, is_pairs = false;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float* scale) {
     const F32 inverse = broadcast(inverse_scale(x, k, scale));

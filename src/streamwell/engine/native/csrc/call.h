@@ -7,8 +7,9 @@
 
 namespace streamwell {
 
-// What becomes of a result: it is stored, added to what is there, or gates the one beside it.
-enum Form : int32_t { kStore = 0, kAccumulate = 1, kGate = 2 };
+// What becomes of a result: it is stored, added to what is there, or gates the one beside it. As pairs
+// it is stored, or gates, where the next layer, which multiplies pairs, has its packed rows.
+enum Form : int32_t { kStore = 0, kAccumulate = 1, kGate = 2, kStorePairs = 3, kGatePairs = 4 };
 
 struct Epilogue {
   Form form;
@@ -28,13 +29,18 @@ struct Tiles {
 
 struct Call {
   const Linear& linear;
-  const float* x;  // [rows, k]
+  const float* x;  // [rows, k], or null: the workspace has them packed
   int64_t rows;
-  float* y;  // [rows, n], or half of that if one half gates the other
+  float* y;  // [rows, n], or half of that if one half gates the other; or a workspace of the next layer
   Epilogue epilogue;
   uint8_t* workspace;
   const Additions& additions;
 };
+
+// In a workspace, scales of the rows come first.
+inline uint8_t* packed_rows(uint8_t* workspace, int64_t rows) {
+  return workspace + (rows * 4 + 63) / 64 * 64;
+}
 
 // Bytes of workspace that a call over so many rows needs.
 inline int64_t workspace_bytes(int64_t rows, int64_t k) { return rows * (k + 64) * 4 + 128; }

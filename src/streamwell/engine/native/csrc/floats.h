@@ -15,7 +15,7 @@ struct Floats {
   using Sum = F32;
   static constexpr int step = 1, x_bytes = 4, w_bytes = Weights::bytes, max_rows = kRows;
   static constexpr int sums = kSums;
-  static constexpr bool pack_whole_rows = false, is_tiled = false, spreads = true;
+  static constexpr bool pack_whole_rows = false, is_tiled = false, spreads = true, is_pairs = false;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {
     auto* out = reinterpret_cast<float*>(tile) + m;

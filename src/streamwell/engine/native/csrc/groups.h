@@ -45,7 +45,7 @@ struct Groups {
   static constexpr int level_bytes = 2 * half_bytes<Levels>;
   static constexpr int w_bytes = level_bytes + (has_minimum ? 4 : 2) * kPanel;
   static constexpr int max_rows = kGroupRows;
-  static constexpr bool pack_whole_rows = false, is_tiled = false, spreads = false;
+  static constexpr bool pack_whole_rows = false, is_tiled = false, spreads = false, is_pairs = false;
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {
     Rows::pack(x, k, tile, m, height, has_minimum ? 1.0f : -zero_level<Levels>);

@@ -82,11 +82,23 @@ struct Ahead {
     return {from + bytes * steps / count * index, (bytes + count - 1) / count};
   }
 
+  // As `share`, in whole lines.
+  Ahead share_lines(int64_t index, int64_t count, int64_t steps) const {
+    const int64_t each = (bytes / 64 + count - 1) / count * 64;
+    return {from + each * steps * index, each};
+  }
+
   // A step's lines, two at most.
   void fetch() {
     if (!bytes) return;
     streamwell::fetch<64>(from);
     if (bytes > 64) streamwell::fetch<64>(from + 64);
+    from += bytes;
+  }
+
+  // As many as it takes.
+  void fetch_lines() {
+    for (int64_t line = 0; line < bytes; line += 64) streamwell::fetch<64>(from + line);
     from += bytes;
   }
 };

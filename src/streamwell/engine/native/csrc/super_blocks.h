@@ -25,7 +25,7 @@ struct SuperBlocks {
   static constexpr int side_bytes = levels_at + kSuperGroups * half_bytes<Levels>;
   static constexpr int w_bytes = 2 * side_bytes;
   static constexpr int max_rows = std::min(kGroupRows, 11);  // whose sums live in registers, too
-  static constexpr bool pack_whole_rows = false, is_tiled = false, spreads = false;
+  static constexpr bool pack_whole_rows = false, is_tiled = false, spreads = false, is_pairs = false;
   static_assert(levels_at % 64 == 0 && side_bytes % 64 == 0);
 
   static void pack_row(const float* x, int64_t k, uint8_t* tile, int m, int height, float*) {

@@ -79,7 +79,7 @@ struct Tiled : Scheme {
   // sums[m][side] += tile times block, for `height` rows and both halves of a panel. `meanwhile` is
   // called with every 16 steps: the rest of the processor is idle while tiles are multiplied.
   template <class Meanwhile>
-  static void accumulate(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
+  static void accumulate(const uint8_t* x, const uint8_t* w, int64_t steps, Ahead ahead,
                          int height, bool is_first, Sum* sums, const Meanwhile& meanwhile) {
     set_shapes(height);
     if (height > kTileRows) {
@@ -98,7 +98,7 @@ struct Tiled : Scheme {
 
   template <bool is_high, class Meanwhile>
   [[gnu::noinline]] static void accumulate(const uint8_t* x, const uint8_t* w, int64_t steps,
-                                           int64_t ahead, int height, bool is_first, Sum* sums,
+                                           Ahead ahead, int height, bool is_first, Sum* sums,
                                            const Meanwhile& meanwhile) {
     constexpr int stride = 2 * kTileBytes;
     auto* top = reinterpret_cast<uint8_t*>(sums);
@@ -119,13 +119,13 @@ struct Tiled : Scheme {
       }
     }
     for (int64_t i = 0; i < steps; i += 16, x += height * kTileBytes, w += 16 * stride) {
-      if (ahead) fetch<16 * stride>(w + ahead);
-      _tile_loadd(4, x, kTileBytes);
+      ahead.fetch_lines();
+      _tile_stream_loadd(4, x, kTileBytes);
       _tile_loadd(6, w, stride);
       _tile_loadd(7, w + kTileBytes, stride);
       multiply_top();
       if constexpr (is_high) {
-        _tile_loadd(5, x + kTileRows * kTileBytes, kTileBytes);
+        _tile_stream_loadd(5, x + kTileRows * kTileBytes, kTileBytes);
         multiply_bottom();
       }
       meanwhile();
