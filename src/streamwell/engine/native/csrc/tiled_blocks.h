@@ -11,8 +11,10 @@ class TiledBlocks {
  public:
   // Blocks are nearly equal, in whole tiles.
   TiledBlocks(const Operands<Scheme>& operands, Results<Scheme>& results)
-      : operands_(operands), tiles_(operands.tiles), results_(results), steps_(operands.steps) {
-    const int64_t most = (tiles_.count == 1 ? kAloneBytes : kBlockBytes) / Scheme::w_bytes;
+      : operands_(operands), tiles_(operands.tiles), results_(results), steps_(operands.steps),
+        block_steps_(steps_), near_steps_(steps_) {
+    if (is_alone()) return;
+    constexpr int64_t most = kBlockBytes / Scheme::w_bytes;
     const int64_t blocks = (steps_ + most - 1) / most;
     block_steps_ = (steps_ / kWordsUnit + blocks - 1) / blocks * kWordsUnit;
     const int64_t tiles = std::min(tiles_.count, kMaxTiles<Scheme>);
@@ -22,9 +24,9 @@ class TiledBlocks {
 
   int64_t most_panels() const { return kMaxGroup; }
 
-  // A block of a panel stays in the first cache while all rows pass by.
-  // So memory is read without leaps, and the sums of a panel stay near. Only of what is so wide that its
-  // rows would not stay in the second cache, a stretch of k meets all panels of a group.
+  // A block of a panel stays in the first cache while all rows pass by. So memory is read without leaps,
+  // and the sums of a panel stay near. Only of what is so wide that its rows would not stay in the
+  // second cache, a stretch of k meets all panels of a group.
   void multiply(const Group& group, int64_t tile0, int64_t tile1) {
     alignas(64) static thread_local Sum partial[kMaxGroup * kMaxTiles<Scheme> * Scheme::max_rows * 2];
     const int64_t tiles = tile1 - tile0, kept = near_steps_ < steps_ ? kMaxGroup : 2;
@@ -35,7 +37,8 @@ class TiledBlocks {
         const int64_t end = std::min(near + near_steps_, steps_);
         for (int64_t step = near; step < end; step += block_steps_) {
           const int64_t count = std::min(block_steps_, end - step);
-          const uint8_t* next = block_after(group, panel, near, step + count);
+          const uint8_t* next = is_alone() ? operands_.block_at(panel, step) + kBytesAhead
+                                           : block_after(group, panel, near, step + count);
           const Ahead ahead = {next, next ? 16 * Scheme::w_bytes : 0};
           for (int64_t i = 0; i < tiles; ++i)
             multiply_tile(panel, tile0 + i, step, count, ahead.share_lines(i, tiles, count / 16),
@@ -47,9 +50,14 @@ class TiledBlocks {
 
  private:
   using Sum = typename Scheme::Sum;
-  // Of a panel that tiles meet: beside it, the first cache has room for the sums of one; a tile alone
-  // meets no weights twice. And of all rows, in the second cache.
-  static constexpr int64_t kBlockBytes = 28 << 10, kAloneBytes = 96 << 10, kRowBytes = 512 << 10;
+  // Of a panel: beside it, the first cache has room for the sums of a tile. And of all rows, in the
+  // second cache.
+  static constexpr int64_t kBlockBytes = 28 << 10, kRowBytes = 512 << 10;
+  // How far ahead a tile alone asks for weights, by what was fastest: bfloat16 with 1 to 3 KiB, the
+  // bytes of int8 with 8.
+  static constexpr int64_t kBytesAhead = Scheme::is_pairs ? 1 << 10 : 8 << 10;
+
+  bool is_alone() const { return tiles_.count == 1; }  // which meets no weights twice
 
   // The weights that are read after those of a panel up to a step, or null.
   const uint8_t* block_after(const Group& group, int64_t panel, int64_t near, int64_t step) const {
@@ -65,7 +73,7 @@ class TiledBlocks {
     const int height = tiles_.height(tile);
     const int some = static_cast<int>((pending.left() * kWordsUnit + count - 1) / count);
     Scheme::accumulate(operands_.tile_at(tile, step), operands_.block_at(panel, step), count, ahead,
-                       height, step == 0, sums,
+                       height, !is_alone(), step == 0, sums,
                        [&] { results_.write(pending, std::min(some, pending.left())); });
     if (step + count == steps_) pending = {panel, tiles_.first(tile), height, 0, sums};
   }

@@ -76,17 +76,17 @@ struct Tiled : Scheme {
   static constexpr int max_rows = 2 * kTileRows;
   static constexpr bool is_tiled = true, spreads = false;
 
-  // sums[m][side] += tile times block, for `height` rows and both halves of a panel. `meanwhile` is
-  // called with every 16 steps: the rest of the processor is idle while tiles are multiplied.
+  // sums[m][side] += tile times block, for `height` rows and both halves of a panel. Rows that pass by
+  // leave the first cache to the block. `meanwhile` is called with every 16 steps: the rest of the
+  // processor is idle while tiles are multiplied.
   template <class Meanwhile>
-  static void accumulate(const uint8_t* x, const uint8_t* w, int64_t steps, Ahead ahead,
-                         int height, bool is_first, Sum* sums, const Meanwhile& meanwhile) {
+  static void accumulate(const uint8_t* x, const uint8_t* w, int64_t steps, Ahead ahead, int height,
+                         bool passes_by, bool is_first, Sum* sums, const Meanwhile& meanwhile) {
     set_shapes(height);
-    if (height > kTileRows) {
-      accumulate<true>(x, w, steps, ahead, height, is_first, sums, meanwhile);
-    } else {
-      accumulate<false>(x, w, steps, ahead, height, is_first, sums, meanwhile);
-    }
+    const auto high = passes_by ? multiply<true, true, Meanwhile> : multiply<true, false, Meanwhile>;
+    const auto low = passes_by ? multiply<false, true, Meanwhile> : multiply<false, false, Meanwhile>;
+    const auto chosen = height > kTileRows ? high : low;
+    chosen(x, w, steps, ahead, height, is_first, sums, meanwhile);
   }
 
  private:
@@ -96,10 +96,9 @@ struct Tiled : Scheme {
     set_tile_shapes(height, {high, high, low, low, high, low, weights, weights});
   }
 
-  template <bool is_high, class Meanwhile>
-  [[gnu::noinline]] static void accumulate(const uint8_t* x, const uint8_t* w, int64_t steps,
-                                           Ahead ahead, int height, bool is_first, Sum* sums,
-                                           const Meanwhile& meanwhile) {
+  template <bool is_high, bool passes_by, class Meanwhile>
+  static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, Ahead ahead, int height,
+                       bool is_first, Sum* sums, const Meanwhile& meanwhile) {
     constexpr int stride = 2 * kTileBytes;
     auto* top = reinterpret_cast<uint8_t*>(sums);
     uint8_t* bottom = top + kTileRows * stride;
@@ -120,12 +119,12 @@ struct Tiled : Scheme {
     }
     for (int64_t i = 0; i < steps; i += 16, x += height * kTileBytes, w += 16 * stride) {
       ahead.fetch_lines();
-      _tile_stream_loadd(4, x, kTileBytes);
+      load_top<passes_by>(x);
       _tile_loadd(6, w, stride);
       _tile_loadd(7, w + kTileBytes, stride);
       multiply_top();
       if constexpr (is_high) {
-        _tile_stream_loadd(5, x + kTileRows * kTileBytes, kTileBytes);
+        load_bottom<passes_by>(x + kTileRows * kTileBytes);
         multiply_bottom();
       }
       meanwhile();
@@ -139,6 +138,24 @@ struct Tiled : Scheme {
   }
 
   // The names of registers are part of an instruction: they can only be written out.
+  template <bool passes_by>
+  static void load_top(const uint8_t* x) {
+    if constexpr (passes_by) {
+      _tile_stream_loadd(4, x, kTileBytes);
+    } else {
+      _tile_loadd(4, x, kTileBytes);
+    }
+  }
+
+  template <bool passes_by>
+  static void load_bottom(const uint8_t* x) {
+    if constexpr (passes_by) {
+      _tile_stream_loadd(5, x, kTileBytes);
+    } else {
+      _tile_loadd(5, x, kTileBytes);
+    }
+  }
+
   static void multiply_top() {
     if constexpr (is_integer) {
       _tile_dpbusd(0, 4, 6);
