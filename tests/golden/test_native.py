@@ -87,6 +87,18 @@ def test_weights_larger_than_a_huge_page_are_all_there(helper: ctypes.CDLL) -> N
 
 
 @pytest.mark.parametrize(("dtype", "quantization"), STORED)
+def test_no_rows_have_no_results(
+    helper: ctypes.CDLL, dtype: torch.dtype, quantization: str
+) -> None:
+    """Code of Transformers calls layers with what it has chosen, which may be nothing."""
+    weight, bias = make_layer(33, 96, dtype)
+    for multiplied in (torch.float32, torch.bfloat16)[: 1 + helper.sw_has_bfloat16()]:
+        kind = storage_kind(weight, quantization, multiplied)
+
+        assert PackedLinear(helper, weight, bias, kind)(activations(0, 96)).shape == (0, 33)
+
+
+@pytest.mark.parametrize(("dtype", "quantization"), STORED)
 @pytest.mark.parametrize(("n", "k"), SIZES)
 def test_a_linear_layer_is_that_of_pytorch(
     helper: ctypes.CDLL, dtype: torch.dtype, quantization: str, n: int, k: int

@@ -18,13 +18,24 @@ struct Epilogue {
 
 constexpr Epilogue kPlain = {kStore, kNone}, kAdd = {kAccumulate, kNone};
 
-// How rows are cut into tiles: as few as possible, of nearly equal height.
+// How rows are cut into tiles, as few as possible: of nearly equal height, as vectors want them, or full
+// ones and the rest, because a processor's tiles must be told of each change.
 struct Tiles {
-  int64_t rows, count;
-  Tiles(int64_t rows, int64_t max_rows) : rows(rows), count((rows + max_rows - 1) / max_rows) {}
-  int64_t first(int64_t tile) const { return rows * tile / count; }
+  int64_t rows, max_rows, count;
+  bool are_full;
+
+  Tiles(int64_t rows, int64_t max_rows, bool are_full)
+      : rows(rows), max_rows(max_rows), count((rows + max_rows - 1) / max_rows), are_full(are_full) {}
+
+  int64_t first(int64_t tile) const {
+    return are_full ? std::min(rows, tile * max_rows) : rows * tile / count;
+  }
+
   int height(int64_t tile) const { return static_cast<int>(first(tile + 1) - first(tile)); }
-  int64_t of(int64_t row) const { return ((row + 1) * count - 1) / rows; }
+
+  int64_t of(int64_t row) const {
+    return are_full ? row / max_rows : ((row + 1) * count - 1) / rows;
+  }
 };
 
 struct Call {

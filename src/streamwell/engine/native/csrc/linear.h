@@ -1,7 +1,8 @@
 // Linear layers over packed weights: y[row, n] = epilogue(sum over k of x[row, k] * w[n, k]).
 //
-// Panels and tiles are walked so that what is used again stays in a cache (Goto and van de Geijn
-// 2008, "Anatomy of high-performance matrix multiplication"; they are named as there).
+// Panels and tiles of rows are walked so that what is used again stays in a cache (Goto and van de Geijn
+// 2008, "Anatomy of high-performance matrix multiplication"; they are named as there), by vectors and by
+// tiles of the processor each in its own way.
 #pragma once
 
 #include <omp.h>
@@ -115,6 +116,7 @@ class Multiplication {
 
 inline void multiply(const Linear& linear, const float* x, int64_t rows, float* y,
                      Epilogue epilogue, uint8_t* workspace, const Additions& additions = {}) {
+  if (!rows) return;
   const Call call = {linear, x, rows, y, epilogue, workspace, additions};
   if (linear.rest)
     multiply(*linear.rest, x, rows, y + linear.n, epilogue, workspace, additions.from(linear.n));

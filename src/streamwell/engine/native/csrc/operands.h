@@ -13,7 +13,7 @@ struct Operands {
   uint8_t* packed;  // rows
 
   explicit Operands(const Call& call)
-      : linear(call.linear), tiles(call.rows, Scheme::max_rows), steps(steps_of<Scheme>(linear.k)),
+      : linear(call.linear), tiles(call.rows, Scheme::max_rows, Scheme::is_tiled), steps(steps_of<Scheme>(linear.k)),
         packed(packed_rows(call.workspace, call.rows)) {}
 
   uint8_t* tile_at(int64_t tile, int64_t step) const {

@@ -54,7 +54,7 @@ inline int64_t panels_of(int64_t n) { return (n + kPanel - 1) / kPanel; }
 // the least number of ks that are computed together; each step of a panel takes `w_bytes`, and each
 // step of one row of activations `x_bytes`. Within a tile all rows of a step lie together. While a
 // tile is multiplied, the weights `ahead` bytes further on are fetched from memory, unless that is 0;
-// a scheme that `spreads` fetching is told which lines are its share.
+// a scheme that `spreads` fetching, or `is_tiled`, is told which lines are its share.
 
 // Inlined, because compilers leave out calls of what has no effect that they know of.
 template <int bytes>

@@ -61,7 +61,7 @@ struct Batch {
   float* normed;           // [rows, hidden_size]
   float* qkv;              // [rows, (queries + 2 * kv) * head_dim], and a decoder's keys and values
   float* attended;         // [rows, queries * head_dim]
-  float* inner;            // [rows, intermediate_size]
+  float* inner;            // [rows, intermediate_size], or a workspace of the layer that narrows those
   float* between;          // [rows, max_between], or null if there are no adapters
   float* logits;           // [num_outputs, vocab_size]
   uint8_t* workspace;

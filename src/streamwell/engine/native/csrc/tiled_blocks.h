@@ -9,7 +9,7 @@ namespace streamwell {
 template <class Scheme>
 class TiledBlocks {
  public:
-  // Blocks are nearly equal, in whole tiles.
+  // Blocks are whole tiles, and equal but for the last one.
   TiledBlocks(const Operands<Scheme>& operands, Results<Scheme>& results)
       : operands_(operands), tiles_(operands.tiles), results_(results), steps_(operands.steps),
         block_steps_(steps_), near_steps_(steps_) {
@@ -29,6 +29,7 @@ class TiledBlocks {
   // second cache, a stretch of k meets all panels of a group.
   void multiply(const Group& group, int64_t tile0, int64_t tile1) {
     alignas(64) static thread_local Sum partial[kMaxGroup * kMaxTiles<Scheme> * Scheme::max_rows * 2];
+    // the sums of a panel are written while those of the next are computed
     const int64_t tiles = tile1 - tile0, kept = near_steps_ < steps_ ? kMaxGroup : 2;
     Pending<Sum> pending;
     for (int64_t near = 0; near < steps_; near += near_steps_)
@@ -39,9 +40,9 @@ class TiledBlocks {
           const int64_t count = std::min(block_steps_, end - step);
           const uint8_t* next = is_alone() ? operands_.block_at(panel, step) + kBytesAhead
                                            : block_after(group, panel, near, step + count);
-          const Ahead ahead = {next, next ? 16 * Scheme::w_bytes : 0};
+          const Ahead ahead = {next, next ? kWordsUnit * Scheme::w_bytes : 0};
           for (int64_t i = 0; i < tiles; ++i)
-            multiply_tile(panel, tile0 + i, step, count, ahead.share_lines(i, tiles, count / 16),
+            multiply_tile(panel, tile0 + i, step, count, ahead.share_lines(i, tiles, count / kWordsUnit),
                           sums + i * 2 * Scheme::max_rows, pending);
         }
       }
@@ -74,7 +75,9 @@ class TiledBlocks {
     const int some = static_cast<int>((pending.left() * kWordsUnit + count - 1) / count);
     Scheme::accumulate(operands_.tile_at(tile, step), operands_.block_at(panel, step), count, ahead,
                        height, !is_alone(), step == 0, sums,
-                       [&] { results_.write(pending, std::min(some, pending.left())); });
+                       [&] {
+                         if (some) results_.write(pending, std::min(some, pending.left()));
+                       });
     if (step + count == steps_) pending = {panel, tiles_.first(tile), height, 0, sums};
   }
 

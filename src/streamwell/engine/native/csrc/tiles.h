@@ -85,8 +85,7 @@ struct Tiled : Scheme {
     set_shapes(height);
     const auto high = passes_by ? multiply<true, true, Meanwhile> : multiply<true, false, Meanwhile>;
     const auto low = passes_by ? multiply<false, true, Meanwhile> : multiply<false, false, Meanwhile>;
-    const auto chosen = height > kTileRows ? high : low;
-    chosen(x, w, steps, ahead, height, is_first, sums, meanwhile);
+    (height > kTileRows ? high : low)(x, w, steps, ahead, height, is_first, sums, meanwhile);
   }
 
  private:
