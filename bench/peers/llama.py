@@ -49,7 +49,7 @@ class BatchedBench:
         except subprocess.TimeoutExpired as error:
             raise RuntimeError(str(error)) from error
         if done.returncode:
-            raise RuntimeError(done.stderr.strip()[-400:])
+            raise RuntimeError(f"exit status {done.returncode} {done.stderr.strip()[-400:]}")
         return measures_of(done.stdout, case)
 
 
