@@ -74,7 +74,7 @@ template <class Scheme, bool is_integer>
 struct Tiled : Scheme {
   using Sum = typename Scheme::Sum;
   static constexpr int max_rows = 2 * kTileRows;
-  static constexpr bool is_tiled = true, spreads = false;
+  static constexpr bool is_tiled = true;
 
   // sums[m][side] += tile times block, for `height` rows and both halves of a panel. Rows that pass by
   // leave the first cache to the block. `meanwhile` is called with every 16 steps: the rest of the
