@@ -8,7 +8,7 @@ namespace streamwell {
 enum Activation : int32_t { kNone = 0, kSilu = 1, kGeluTanh = 2, kGelu = 3, kRelu = 4, kClampedSwiglu = 5 };
 
 inline F32 silu(F32 x, F32 argument) {
-  return div(x, add(broadcast(1.0f), exp(sub(zero(), argument))));
+  return mul(x, reciprocal(add(broadcast(1.0f), exp(sub(zero(), argument)))));
 }
 
 // GELU's approximation by tanh (Hendrycks and Gimpel 2016), which is SiLU with another argument.

@@ -101,13 +101,13 @@ class Gathered {
     std::fill(sums, sums + rows * attention.heads.dim, 0.0f);
     seen.assign(rows, Seen());
     if (!attention.sinks) return;
-    for (int64_t r = 0; r < rows; ++r) seen[r] = {attention.sinks[task.head_of(r, group)], 1.0f};
+    for (int64_t r = 0; r < rows; ++r) seen[r] = {attention.sinks[task.head_of(r, group)], {1.0f}};
   }
 
   void write() const {
     const Heads& heads = attention_.heads;
     for (size_t r = 0; r < seen_.size(); ++r) {
-      const F32 inverse = broadcast(1.0f / seen_[r].total);
+      const F32 inverse = broadcast(1.0f / seen_[r].total());
       float* out = attention_.out + task_.offset_of(r, heads.group(), heads.queries * heads.dim,
                                                     heads.dim);
       for (int64_t d = 0; d < heads.dim; d += kLanes)
@@ -196,11 +196,12 @@ class FloatTask {
           score<R, 1>(first, key + rest * kLanes, rest);
       }
     }
-    for (int r = 0; r < R; ++r)
-      corrections_[r] = soften(weights_ + r * kTileKeys, num_blocks,
-                               shaping_of(attention_, task_, first + r, key),
-                               Sight(last_seen(first + r), attention_.window, key),
-                               seen_[first + r]);
+    for (int r = 0; r < R; ++r) {
+      float* row = weights_ + r * kTileKeys;
+      corrections_[r] = soften(row, num_blocks, shaping_of(attention_, task_, first + r, key),
+                               Sight(last_seen(first + r), attention_.window, key), seen_[first + r],
+                               [&](int64_t b, F32 weights) { store(row + b * kLanes, weights); });
+    }
     const int64_t count = std::min<int64_t>(kTileKeys, end - key);
     for (int64_t d = 0; d < heads_.dim; d += kTileVectors * kLanes) {
       if (heads_.dim - d >= kTileVectors * kLanes) {

@@ -71,7 +71,8 @@ struct Blocks {
 };
 
 // A task whose rows are taken `Products::rows` at a time. `Products` multiply so many queries, or their
-// weights, with a tile of keys, or the values of one.
+// weights, with a tile of keys, or the values of one. They do so for `rows_together` before what they have
+// given is read.
 template <class Products>
 class PairTask {
  public:
@@ -83,13 +84,13 @@ class PairTask {
         rows_(task.tokens * heads_.group()), key_dim_(key_dim_of(heads_.dim)),
         seen_(scratch.seen) {
     const int64_t padded = (rows_ + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce;
-    const int64_t floats = padded * heads_.dim + kRowsAtOnce * kTileKeys;
-    const int64_t numbers = padded * key_dim_ + kRowsAtOnce * kTileKeys;
+    const int64_t floats = padded * heads_.dim + kRowsTogether * kTileKeys;
+    const int64_t numbers = padded * key_dim_ + kRowsTogether * kTileKeys;
     scratch.floats.resize(floats + numbers * sizeof(Number) / sizeof(float));
     sums_ = scratch.floats.data();
     scores_ = sums_ + padded * heads_.dim;
-    weights_ = reinterpret_cast<Number*>(scores_ + kRowsAtOnce * kTileKeys);
-    queries_ = weights_ + kRowsAtOnce * kTileKeys;
+    weights_ = reinterpret_cast<Number*>(scores_ + kRowsTogether * kTileKeys);
+    queries_ = weights_ + kRowsTogether * kTileKeys;
     if constexpr (Products::fetches) fetch_first_keys();
     pack_queries();
   }
@@ -98,8 +99,8 @@ class PairTask {
     const Gathered gathered(attention_, task_, sums_, seen_);
     const int64_t end = task_.end();
     for (int64_t key = attention_.first_key(task_.start); key < end; key += kTileKeys)
-      for (int64_t first = 0; first < rows_; first += kRowsAtOnce) {
-        const int64_t count = std::min(kRowsAtOnce, rows_ - first);
+      for (int64_t first = 0; first < rows_; first += kRowsTogether) {
+        const int64_t count = std::min(kRowsTogether, rows_ - first);
         if (last_seen(first + count - 1) >= key) attend(first, count, key, end);
       }
     gathered.write();
@@ -109,7 +110,7 @@ class PairTask {
 
  private:
   using Number = typename Products::Number;
-  static constexpr int64_t kRowsAtOnce = Products::rows;
+  static constexpr int64_t kRowsAtOnce = Products::rows, kRowsTogether = Products::rows_together;
 
   int64_t last_seen(int64_t r) const { return task_.last_seen(r, heads_.group()); }
 
@@ -152,22 +153,25 @@ class PairTask {
       values.ahead[b] = PairCache::keys_of(
           attention_.cache, head_of(std::min(place + kTileBlocks, last)), heads_.dim);
     }
-    const int height = static_cast<int>(count);
-    Products::score(height, queries_ + first * key_dim_, keys, key_dim_, scores_);
+    for (int64_t r = 0; r < count; r += kRowsAtOnce)
+      Products::score(Products::height(rows_, count - r), queries_ + (first + r) * key_dim_, keys, key_dim_,
+                      scores_ + r * kTileKeys);
     for (int64_t r = 0; r < count; ++r) soften_row(first + r, r, key, num_blocks);
-    Products::gather(height, weights_, values, num_blocks, heads_.dim, sums_ + first * heads_.dim);
+    for (int64_t r = 0; r < count; r += kRowsAtOnce)
+      Products::gather(Products::height(rows_, count - r), weights_ + r * kTileKeys, values, num_blocks,
+                       heads_.dim, sums_ + (first + r) * heads_.dim);
   }
 
   // The number of the task's head in a block of the sequence.
   int64_t head_of(int64_t block) const { return task_.blocks[block] * heads_.kv + task_.kv_head; }
 
   void soften_row(int64_t row, int64_t r, int64_t key, int64_t num_blocks) {
-    float* scores = scores_ + r * kTileKeys;
+    const float* scores = scores_ + r * kTileKeys;
     const Sight sight(last_seen(row), attention_.window, key);
     const Shaping shaping = shaping_of(attention_, task_, row, key);
-    const float correction = soften(scores, num_blocks, shaping, sight, seen_[row]);
-    for (int64_t b = 0; b < num_blocks; ++b)
-      put(weights_ + r * kTileKeys + b * kLanes, load(scores + b * kLanes));
+    Number* weights = weights_ + r * kTileKeys;
+    const float correction = soften(scores, num_blocks, shaping, sight, seen_[row],
+                                    [&](int64_t b, F32 values) { put(weights + b * kLanes, values); });
     if (correction == 1.0f) return;
     float* sums = sums_ + row * heads_.dim;
     for (int64_t d = 0; d < heads_.dim; d += kLanes)
@@ -188,8 +192,10 @@ class PairTask {
 template <class RowNumber>
 struct VectorProducts {
   using Number = RowNumber;
-  static constexpr int64_t rows = kQueries, rows_per_task = 8 * kQueries;
+  static constexpr int64_t rows = kQueries, rows_together = rows, rows_per_task = 8 * kQueries;
   static constexpr bool fetches = true;
+
+  static int height(int64_t, int64_t left) { return static_cast<int>(std::min(rows, left)); }
 
   // scores[r, key] = query r times key; scores are `[rows, kTileKeys]`.
   template <int R = kQueries>

@@ -13,10 +13,15 @@ namespace streamwell {
 constexpr int kTileBlocks = 4;
 constexpr int kTileKeys = kTileBlocks * kLanes;
 
-// What a row has seen so far.
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// What a row has seen so far: the largest score, and by lanes, which are added up once, at the end, the
+// weights.
 struct Seen {
-  float maximum = -std::numeric_limits<float>::infinity();
-  float total = 0.0f;
+  float maximum = -kInfinity;
+  float totals[kLanes] = {};
+
+  float total() const { return sum(load(totals)); }
 };
 
 // Which keys of a tile a row sees: those from `hidden` up to `visible`.
@@ -42,8 +47,7 @@ struct Sight {
 inline F32 capped(F32 score, float cap) {
   const F32 power = exp(mul(score, broadcast(2.0f / cap)));
   const F32 tanh = sub(broadcast(1.0f), div(broadcast(2.0f), add(power, broadcast(1.0f))));
-  // `exp` gives a number for what is none, so that is put back
-  return fma(score, zero(), mul(tanh, broadcast(cap)));
+  return mul(tanh, broadcast(cap));
 }
 
 // What happens to scores x before softmax.
@@ -52,37 +56,38 @@ struct Shaping {
   const float* bias;  // added to those of a tile, or null
 };
 
-// Scores of a row become weights in place; keys it must not see get none. Returns what earlier sums
-// of the row are to be multiplied by.
-inline float soften(float* weights, int64_t num_blocks, Shaping shaping, Sight sight, Seen& seen) {
-  const F32 nothing = broadcast(-std::numeric_limits<float>::infinity());
+// Scores of a row become weights, which `put` is given block by block; keys it must not see get none.
+// Returns what earlier sums of the row are to be multiplied by.
+template <class Put>
+inline float soften(const float* row, int64_t num_blocks, Shaping shaping, Sight sight, Seen& seen,
+                    const Put& put) {
+  const F32 nothing = broadcast(-kInfinity);
   const bool sees_all = sight.visible >= num_blocks * kLanes && sight.hidden <= 0;
   F32 scores[kTileBlocks], peak = nothing;
   for (int64_t b = 0; b < num_blocks; ++b) {
-    scores[b] = load(weights + b * kLanes);
+    scores[b] = load(row + b * kLanes);
     if (shaping.softcap != 0.0f) scores[b] = capped(scores[b], shaping.softcap);
     if (shaping.bias) scores[b] = add(scores[b], load(shaping.bias + b * kLanes));
     if (!sees_all) scores[b] = sight.only_seen(scores[b], nothing, b);
     peak = max(peak, scores[b]);
   }
-  const float before = seen.maximum, after = std::max(before, largest(peak));
-  if (after == -std::numeric_limits<float>::infinity()) {  // it sees none of these keys
-    std::fill(weights, weights + num_blocks * kLanes, 0.0f);
+  const float before = seen.maximum;
+  // rare after the first tiles, and lanes are slow to compare with each other
+  if (any_above(peak, before)) seen.maximum = largest(peak);
+  if (seen.maximum == -kInfinity) {  // it sees none of these keys
+    for (int64_t b = 0; b < num_blocks; ++b) put(b, zero());
     return 1.0f;
   }
   F32 total = zero();
   for (int64_t b = 0; b < num_blocks; ++b) {
-    const F32 below = sub(scores[b], broadcast(after));
-    // `exp` gives a number for what is none, so that is put back
-    F32 weight = fma(below, zero(), exp(below));
-    // and it never gives zero, so what is hidden is hidden once more
+    F32 weight = exp(sub(scores[b], broadcast(seen.maximum)));
+    // `exp` never gives zero, so what is hidden is hidden once more
     if (!sees_all) weight = sight.only_seen(weight, zero(), b);
-    store(weights + b * kLanes, weight);
+    put(b, weight);
     total = add(total, weight);
   }
-  const float correction = before == after ? 1.0f : std::exp(before - after);
-  seen.maximum = after;
-  seen.total = seen.total * correction + sum(total);
+  const float correction = before == seen.maximum ? 1.0f : std::exp(before - seen.maximum);
+  store(seen.totals, fma(load(seen.totals), broadcast(correction), total));
   return correction;
 }
 

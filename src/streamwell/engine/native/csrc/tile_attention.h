@@ -9,12 +9,17 @@ namespace streamwell {
 
 #if defined(__AMX_TILE__)
 
-// As `VectorProducts`, for sixteen rows.
+// As `VectorProducts`, for sixteen rows. A processor would wait for what it stores from a tile if it were read
+// at once.
 class TileProducts {
  public:
   using Number = uint16_t;
-  static constexpr int64_t rows = kTileRows, rows_per_task = 4 * kTileRows;
+  static constexpr int64_t rows = kTileRows, rows_together = 4 * rows, rows_per_task = rows_together;
   static constexpr bool fetches = false;
+
+  // All tiles of a task have the same height, with rows that nobody reads at the end of the last one: to set
+  // another shape takes longer than to multiply them.
+  static int height(int64_t task_rows, int64_t) { return static_cast<int>(std::min(rows, task_rows)); }
 
   static void score(int height, const uint16_t* queries, const Blocks& keys, int64_t key_dim,
                     float* scores) {
