@@ -296,6 +296,42 @@ def test_torch_stays_out_of_the_process(tmp_path: Path) -> None:
     assert "[False, False, 'user\\nHi\\nassistant\\n']" == output.strip()
 
 
+SECOND_COMES_IN_BETWEEN = """
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from streamwell.text import prompt
+has_begun = threading.Event()
+waits = iter([False, True])
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("transformers."):
+            has_begun.set()
+@contextmanager
+def tried_out(file):
+    if next(waits):
+        has_begun.wait()
+    yield
+sys.meta_path.insert(0, Watch())
+prompt.tried_out = tried_out
+with ThreadPoolExecutor(2) as threads:
+    encoders = list(threads.map(prompt.PromptEncoder.load, [Path(sys.argv[1])] * 2))
+print([encoder.encode_text("Hi") for encoder in encoders])
+"""
+
+
+def test_two_encoders_may_be_the_first_to_import_transformers(tmp_path: Path) -> None:
+    """Two models that are loaded at once: one's thread comes while the other's still imports it."""
+    command = [sys.executable, "-c", SECOND_COMES_IN_BETWEEN, str(save_tokenizer(tmp_path))]
+
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    first, second = json.loads(output)
+    assert first == second
+
+
 def test_a_folder_without_tokenizer_json_loads_too(tmp_path: Path) -> None:
     """A tokenizer that exists in Python only: special tokens come and go the same way."""
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "ByT5Tokenizer"}')

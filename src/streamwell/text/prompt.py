@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -217,15 +218,21 @@ class PromptEncoder:
             log.warning("the chat template refuses a simple conversation", reason=str(error))
 
 
+# While it is imported, Transformers puts another module in its own place. A thread that waits for
+# another to import it would be given the first one, which has no classes.
+_importing = threading.Lock()
+
+
 def _load_tokenizer(path: Path, *, trust_remote_code: bool) -> PreTrainedTokenizerBase:
     # Lengths are checked elsewhere; without this Transformers logs a warning of its own.
     options = {"local_files_only": True, "model_max_length": sys.maxsize}
     if (path / "tokenizer.json").is_file():
-        with tried_out(path / "tokenizer.json"):
+        with tried_out(path / "tokenizer.json"), _importing:
             from transformers import PreTrainedTokenizerFast  # which takes its time
 
         return PreTrainedTokenizerFast.from_pretrained(path, **options)
-    from transformers import AutoTokenizer
+    with _importing:
+        from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code, **options)
 
