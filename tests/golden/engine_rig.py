@@ -42,6 +42,7 @@ def load_model(
     enable_lora: bool = False,
     max_loras: int = 8,
     kv_cache_bytes: int | None = None,
+    max_model_len: int = MAX_MODEL_LEN,
     report: Report = lambda _stage, _progress: None,
 ) -> LoadedModel:
     """Load on one thread: these models are too small for two."""
@@ -50,7 +51,7 @@ def load_model(
         model_path=str(folder),
         device=DEVICE,
         dtype=dtype,
-        max_model_len=MAX_MODEL_LEN,
+        max_model_len=max_model_len,
         max_num_seqs=MAX_NUM_SEQS,
         max_num_batched_tokens=1,  # the scheduler's affair, and the tests make their own
         kv_cache_bytes=kv_cache_bytes,

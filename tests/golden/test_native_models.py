@@ -14,12 +14,13 @@ from engine_rig import load_model
 from native_rig import last_logits, make_sequences, whole
 from safetensors.torch import load_file, save_file
 
+from streamwell.core.types import SamplingParams
 from streamwell.engine.model_runner import Model
 from streamwell.engine.native import BLOCK_SIZE, library
 from streamwell.engine.native.decoder import NativeDecoder
 from streamwell.engine.quantization import rounded
 from streamwell.engine.seq2seq.native_model import NativeSeq2Seq
-from streamwell.engine.sequence import Chunk
+from streamwell.engine.sequence import Chunk, Sequence
 
 pytestmark = pytest.mark.slow
 
@@ -207,6 +208,34 @@ def test_a_model_in_bfloat16_is_near_the_one_in_float32(
     cosines = torch.nn.functional.cosine_similarity(*logits)
 
     assert cosines.mean() > 0.999
+
+
+def test_a_key_that_is_not_a_number_poisons_who_sees_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it is all that a token sees of a tile of 64 keys, and its value is finite."""
+    folder, last = build("mistral-window", tmp_path), 63
+    sequence = Sequence("0", [7] * (last + tiny_models.WINDOW), SamplingParams(max_tokens=1))
+    sequence.block_ids = [1, 2, 3, 4, 5]
+    chunk = Chunk(sequence, sequence.num_tokens - 1, 1)
+    for variant in library.instruction_sets():
+        helper = library.load(variant)
+        assert helper is not None, "the helper is not compiled"
+        monkeypatch.setattr(library, "best", lambda it=helper: it)
+        for dtype in ("float32", "bfloat16") if helper.sw_has_bfloat16() else ("float32",):
+            model = load_model(folder, "native", dtype=dtype, max_model_len=80).runner.model
+            assert isinstance(model, NativeDecoder)
+            model.allocate(num_blocks := 5)
+            last_logits(model, [Chunk(sequence, 0, chunk.start)])
+            sound = last_logits(model, [chunk])
+            width, not_a_number = (2, 0x7FC0) if dtype == "bfloat16" else (1, np.nan)
+            keys = model.cache[0][0].reshape(num_blocks + 1, -1, BLOCK_SIZE, width)
+            keys[sequence.block_ids[last // BLOCK_SIZE], :, last % BLOCK_SIZE] = not_a_number
+
+            poisoned = last_logits(model, [chunk])
+
+            assert sound.isfinite().all()
+            assert not poisoned.isfinite().any()
 
 
 @pytest.mark.parametrize("name", ENCODER_DECODERS)

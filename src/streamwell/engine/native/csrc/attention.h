@@ -101,7 +101,8 @@ class Gathered {
     std::fill(sums, sums + rows * attention.heads.dim, 0.0f);
     seen.assign(rows, Seen());
     if (!attention.sinks) return;
-    for (int64_t r = 0; r < rows; ++r) seen[r] = {attention.sinks[task.head_of(r, group)], {1.0f}};
+    for (int64_t r = 0; r < rows; ++r)  // a sink's own weight is in the first lane
+      seen[r] = {attention.sinks[task.head_of(r, group)], {1.0f}};
   }
 
   void write() const {

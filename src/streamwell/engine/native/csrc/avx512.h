@@ -46,7 +46,7 @@ inline F32 to_float(I32 v) { return _mm512_cvtepi32_ps(v); }
 inline I32 to_int(F32 v) { return _mm512_cvtps_epi32(v); }
 // Times two to the power of whole numbers.
 inline F32 scaled_by_power(F32 v, F32 n) { return _mm512_scalef_ps(v, n); }
-// 1 / v for what is normal, by one step of Newton: a third of a division's time.
+// 1 / v by one step of Newton, in a third of a division's time; neither zero nor infinity may be v.
 inline F32 reciprocal(F32 v) {
   const F32 guess = _mm512_rcp14_ps(v);
   return mul(guess, _mm512_fnmadd_ps(v, guess, broadcast(2.0f)));

@@ -72,7 +72,8 @@ struct Blocks {
 
 // A task whose rows are taken `Products::rows` at a time. `Products` multiply so many queries, or their
 // weights, with a tile of keys, or the values of one. They do so for `rows_together` before what they have
-// given is read.
+// given is read. `height` says how many rows a product computes: after the task's last one there is room
+// for those that nobody reads.
 template <class Products>
 class PairTask {
  public:
@@ -83,14 +84,14 @@ class PairTask {
       : attention_(attention), task_(task), heads_(attention.heads),
         rows_(task.tokens * heads_.group()), key_dim_(key_dim_of(heads_.dim)),
         seen_(scratch.seen) {
-    const int64_t padded = (rows_ + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce;
-    const int64_t floats = padded * heads_.dim + kRowsTogether * kTileKeys;
-    const int64_t numbers = padded * key_dim_ + kRowsTogether * kTileKeys;
+    const int64_t padded = (rows_ + kRowsPerProduct - 1) / kRowsPerProduct * kRowsPerProduct;
+    const int64_t floats = padded * heads_.dim + kRowsPerTurn * kTileKeys;
+    const int64_t numbers = padded * key_dim_ + kRowsPerTurn * kTileKeys;
     scratch.floats.resize(floats + numbers * sizeof(Number) / sizeof(float));
     sums_ = scratch.floats.data();
     scores_ = sums_ + padded * heads_.dim;
-    weights_ = reinterpret_cast<Number*>(scores_ + kRowsTogether * kTileKeys);
-    queries_ = weights_ + kRowsTogether * kTileKeys;
+    weights_ = reinterpret_cast<Number*>(scores_ + kRowsPerTurn * kTileKeys);
+    queries_ = weights_ + kRowsPerTurn * kTileKeys;
     if constexpr (Products::fetches) fetch_first_keys();
     pack_queries();
   }
@@ -99,8 +100,8 @@ class PairTask {
     const Gathered gathered(attention_, task_, sums_, seen_);
     const int64_t end = task_.end();
     for (int64_t key = attention_.first_key(task_.start); key < end; key += kTileKeys)
-      for (int64_t first = 0; first < rows_; first += kRowsTogether) {
-        const int64_t count = std::min(kRowsTogether, rows_ - first);
+      for (int64_t first = 0; first < rows_; first += kRowsPerTurn) {
+        const int64_t count = std::min(kRowsPerTurn, rows_ - first);
         if (last_seen(first + count - 1) >= key) attend(first, count, key, end);
       }
     gathered.write();
@@ -110,7 +111,7 @@ class PairTask {
 
  private:
   using Number = typename Products::Number;
-  static constexpr int64_t kRowsAtOnce = Products::rows, kRowsTogether = Products::rows_together;
+  static constexpr int64_t kRowsPerProduct = Products::rows, kRowsPerTurn = Products::rows_together;
 
   int64_t last_seen(int64_t r) const { return task_.last_seen(r, heads_.group()); }
 
@@ -134,10 +135,10 @@ class PairTask {
     for (int64_t r = 0; r < rows_; ++r) {
       const float* query = attention_.queries + task_.offset_of(r, heads_.group(),
                                                                 attention_.query_floats, heads_.dim);
-      Number* out = queries_ + r / kRowsAtOnce * kRowsAtOnce * key_dim_ + r % kRowsAtOnce * 32;
+      Number* out = queries_ + r / kRowsPerProduct * kRowsPerProduct * key_dim_ + r % kRowsPerProduct * 32;
       for (int64_t d = 0; d < key_dim_; d += kLanes) {
         const F32 values = d < heads_.dim ? mul(load(query + d), scale) : zero();
-        put(out + d / 32 * kRowsAtOnce * 32 + d % 32, values);
+        put(out + d / 32 * kRowsPerProduct * 32 + d % 32, values);
       }
     }
   }
@@ -153,11 +154,11 @@ class PairTask {
       values.ahead[b] = PairCache::keys_of(
           attention_.cache, head_of(std::min(place + kTileBlocks, last)), heads_.dim);
     }
-    for (int64_t r = 0; r < count; r += kRowsAtOnce)
+    for (int64_t r = 0; r < count; r += kRowsPerProduct)
       Products::score(Products::height(rows_, count - r), queries_ + (first + r) * key_dim_, keys, key_dim_,
                       scores_ + r * kTileKeys);
     for (int64_t r = 0; r < count; ++r) soften_row(first + r, r, key, num_blocks);
-    for (int64_t r = 0; r < count; r += kRowsAtOnce)
+    for (int64_t r = 0; r < count; r += kRowsPerProduct)
       Products::gather(Products::height(rows_, count - r), weights_ + r * kTileKeys, values, num_blocks,
                        heads_.dim, sums_ + (first + r) * heads_.dim);
   }

@@ -46,7 +46,7 @@ inline void store_some(float* p, F32 v, int64_t count) {
   for (int64_t i = 0; i < count; ++i) p[i] = lanes[i];
 }
 
-// e^x to about one unit in the last place; Cody-Waite reduction and a polynomial of degree 6. What is
+// e^x to about two units in the last place; Cody-Waite reduction and a polynomial of degree 6. What is
 // not a number stays so: the second argument of `max` and `min` wins.
 inline F32 exp(F32 x) {
   x = min(broadcast(88.3f), max(broadcast(-87.3f), x));

@@ -15,8 +15,8 @@ constexpr int kTileKeys = kTileBlocks * kLanes;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// What a row has seen so far: the largest score, and by lanes, which are added up once, at the end, the
-// weights.
+// What a row has seen so far: the largest score, and the totals of weights, one per lane, which are added
+// up at the end.
 struct Seen {
   float maximum = -kInfinity;
   float totals[kLanes] = {};
@@ -44,6 +44,7 @@ struct Sight {
   }
 };
 
+// An infinite score becomes the cap.
 inline F32 capped(F32 score, float cap) {
   const F32 power = exp(mul(score, broadcast(2.0f / cap)));
   const F32 tanh = sub(broadcast(1.0f), div(broadcast(2.0f), add(power, broadcast(1.0f))));
@@ -69,13 +70,13 @@ inline float soften(const float* row, int64_t num_blocks, Shaping shaping, Sight
     if (shaping.softcap != 0.0f) scores[b] = capped(scores[b], shaping.softcap);
     if (shaping.bias) scores[b] = add(scores[b], load(shaping.bias + b * kLanes));
     if (!sees_all) scores[b] = sight.only_seen(scores[b], nothing, b);
-    peak = max(peak, scores[b]);
+    peak = max(scores[b], peak);  // of those that are numbers: the second argument wins
   }
   const float before = seen.maximum;
-  // rare after the first tiles, and lanes are slow to compare with each other
+  // a new maximum is rare after the first tiles, and to find it among lanes is slow
   if (any_above(peak, before)) seen.maximum = largest(peak);
-  if (seen.maximum == -kInfinity) {  // it sees none of these keys
-    for (int64_t b = 0; b < num_blocks; ++b) put(b, zero());
+  if (seen.maximum == -kInfinity) {  // it sees none of these keys, or what is not a number
+    for (int64_t b = 0; b < num_blocks; ++b) put(b, max(zero(), scores[b]));
     return 1.0f;
   }
   F32 total = zero();

@@ -9,20 +9,21 @@ namespace streamwell {
 
 #if defined(__AMX_TILE__)
 
-// As `VectorProducts`, for sixteen rows. A processor would wait for what it stores from a tile if it were read
-// at once.
+// As `VectorProducts`, for sixteen rows.
 class TileProducts {
  public:
   using Number = uint16_t;
+  // A processor waits for what it stores from a tile if it is read at once.
   static constexpr int64_t rows = kTileRows, rows_together = 4 * rows, rows_per_task = rows_together;
   static constexpr bool fetches = false;
 
-  // All tiles of a task have the same height, with rows that nobody reads at the end of the last one: to set
-  // another shape takes longer than to multiply them.
+  // All products of a task have one height: to set another shape takes longer than to multiply some rows
+  // for nobody.
   static int height(int64_t task_rows, int64_t) { return static_cast<int>(std::min(rows, task_rows)); }
 
   static void score(int height, const uint16_t* queries, const Blocks& keys, int64_t key_dim,
                     float* scores) {
+    settle_memory();
     set_shapes(height);
     _tile_zero(0);
     _tile_zero(1);
@@ -48,6 +49,7 @@ class TileProducts {
 
   static void gather(int height, const uint16_t* weights, const Blocks& values, int64_t num_blocks,
                      int64_t dim, float* sums) {
+    settle_memory();
     set_shapes(height);
     int64_t d = 0;
     for (; d + 4 * kLanes <= dim; d += 4 * kLanes)
@@ -58,6 +60,9 @@ class TileProducts {
   static void leave() { release_tiles(); }
 
  private:
+  // Compilers do not know that a tile that is loaded reads memory.
+  static void settle_memory() { asm volatile("" : : : "memory"); }
+
   static void set_shapes(int height) {
     const TileShape rows = {height, 16}, keys = {kTileRows, 16}, values = {kTileRows / 2, 16};
     // linear layers have the numbers up to 32
