@@ -237,3 +237,16 @@ def test_long_names_of_unknown_fields_are_not_kept(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(deps, "log", log)
     deps.UnknownFields().note(["x" * 81, "x" * 1_000_000])
     assert ["x" * 80] == [call.kwargs["field"] for call in log.info.mock_calls]
+
+
+def test_a_long_name_in_a_field_is_not_sent_back_whole() -> None:
+    """A body of megabytes is no more than some hundred characters of its refusal."""
+
+    async def test(rig: Rig) -> None:
+        answer = await call(rig, "POST", CHAT, _chat(HELLO, metadata={"k" * 100_000: "v"}))
+        told = answer.json["error"]
+        assert (400, "metadata.kkk") == (answer.status, told["param"][:12])
+        assert len(told["param"]) <= 200
+        assert len(told["message"]) < 1000
+
+    run(test)

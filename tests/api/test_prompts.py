@@ -85,6 +85,19 @@ def test_a_stream_goes_on_after_any_frame(path: str) -> None:
     run(test)
 
 
+def test_a_get_may_say_what_changes_nothing() -> None:
+    """Fields that are not served, with values that ask for nothing: in a URL as in a body."""
+
+    async def test(rig: Rig) -> None:
+        rig.engine.allow(3)
+        query = {"prompt": "ab", "max_tokens": 3, "logprobs": "false", "best_of": "1"}
+        assert 200 == (await call(rig, "GET", STREAM, query=query)).status
+        refused = await call(rig, "GET", STREAM, query=query | {"logprobs": "true"})
+        assert (400, "logprobs") == (refused.status, refused.json["error"]["param"])
+
+    run(test)
+
+
 def test_a_get_is_the_same_request() -> None:
     """Fields in the URL are those of the body; a list is a field that comes again."""
 

@@ -121,6 +121,16 @@ def test_an_empty_database_url_is_refused() -> None:
     assert "database_url" == refused.value.param
 
 
+@pytest.mark.parametrize("name", ["api_key", "admin_key"])
+def test_a_key_that_no_header_can_hold_is_refused(name: str) -> None:
+    """Clients send it in one encoding or another, or not at all: nobody would get in."""
+    flag = f"--{name.replace('_', '-')}"
+    with pytest.raises(InvalidRequest, match=f"{flag} has characters beyond ASCII") as refused:
+        _parse(flag, "ü" * 20)
+
+    assert name == refused.value.param
+
+
 def test_cuda_graphs_are_of_our_engine() -> None:
     """vLLM has graphs of its own; the flag that turns ours off is named as it is given."""
     assert not _parse("--no-cuda-graphs").cuda_graphs

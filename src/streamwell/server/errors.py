@@ -79,6 +79,10 @@ def error_response(
     return JSONBytes(error_body(message, kind, param=param, code=code), status, headers=headers)
 
 
+#: Characters of a field's path in an answer.
+_LONGEST_PARAM = 200
+
+
 def describe(error: StreamwellError) -> tuple[int, dict[str, Any]]:
     """Status and body of an error."""
     _, status, kind, code = next(row for row in _TABLE if isinstance(error, row[0]))
@@ -114,7 +118,7 @@ def describe_invalid(errors: Sequence[Any]) -> dict[str, Any]:
         if first["type"] != "value_error":
             message = "the body must be a JSON object, sent as application/json"
         return error_body(message, INVALID)
-    param = ".".join(location)
+    param = f"{'.'.join(location):.{_LONGEST_PARAM}}"  # the names in it may be the client's own
     return error_body(f"{param}: {message}", INVALID, param=param)
 
 

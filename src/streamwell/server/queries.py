@@ -15,6 +15,8 @@ from streamwell.server.schemas.fields import WireModel
 #: Fields that are lists of integers, even where they come once.
 _INTEGERS = ("stop_token_ids",)
 _MAX_DIGITS = 18
+#: What a field that the schema does not have may say in JSON, too.
+_WORDS = {"true": True, "false": False, "null": None}
 
 Model = TypeVar("Model", bound=WireModel)
 
@@ -46,10 +48,16 @@ def from_query(model: type[Model], connection: HTTPConnection) -> Model:
     single = {name: found[0] for name, found in values.items()}
     try:
         request = model.model_validate_strings(single)
+        extra = {name: _value(text) for name, text in (request.model_extra or {}).items()}
         # a list is nothing that pydantic reads out of text
-        return model.model_validate(request.model_dump(exclude_unset=True) | lists | integers)
+        given = request.model_dump(exclude_unset=True) | extra | lists | integers
+        return model.model_validate(given)
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from None
+
+
+def _value(text: str) -> object:
+    return _WORDS[text] if text in _WORDS else _integer(text)
 
 
 def _integer(text: str) -> int | str:

@@ -56,6 +56,10 @@ def _of_access(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "api_key", "--api-key is empty"
     if not all(key.strip() for key in settings.admin_key):
         yield "admin_key", "--admin-key is empty"
+    for name, keys in (("api_key", settings.api_key), ("admin_key", settings.admin_key)):
+        if not all(map(str.isascii, keys)):
+            flag = f"--{name.replace('_', '-')}"
+            yield name, f"{flag} has characters beyond ASCII, which clients cannot send in a header"
     if not is_loopback(settings.host) and not settings.has_keys:
         open_host = f"--host {settings.host} is open to other machines"
         yield "api_key", f"{open_host}; give at least one --api-key"
