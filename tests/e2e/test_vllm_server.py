@@ -99,14 +99,14 @@ def test_what_vllm_does_not_sample_is_refused(server: ServerProcess) -> None:
 
 def test_a_reader_that_leaves_frees_its_place(server: ServerProcess) -> None:
     """With the last reader gone vLLM is told to abort: nothing runs, no block is held."""
-    with server.stream(LONG | {"max_tokens": 1500}) as stream:
+    before = server.metrics()["engine_steps_total"]
+    with server.stream(LONG | {"max_tokens": 3000}) as stream:
         for _ in range(3):
-            next(stream)
-        eventually(lambda: server.metrics()["requests_running"] == 1, "it is generated")
+            next(stream)  # what the engine says of itself has come with it: the server is not idle
     eventually(server.is_idle, "it is aborted")
-    steps = server.metrics()["engine_steps_total"]
+    steps = server.metrics()["engine_steps_total"] - before
 
-    assert steps < 1500
+    assert steps < 3000
 
 
 def test_a_killed_engine_core_costs_a_pause(server: ServerProcess) -> None:
