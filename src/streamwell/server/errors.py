@@ -33,6 +33,9 @@ from streamwell.server.error_body import INVALID, SERVER, error_body
 
 log = structlog.get_logger()
 
+#: Characters of a field's path in an answer.
+_LONGEST_PARAM = 200
+
 #: Error class to status, type and code; the first row that matches counts.
 _TABLE: tuple[tuple[type[StreamwellError], int, str, str | None], ...] = (
     (PreviousResponseNotFound, 404, INVALID, None),
@@ -77,10 +80,6 @@ def error_response(
     headers: Mapping[str, str] | None = None,
 ) -> JSONBytes:
     return JSONBytes(error_body(message, kind, param=param, code=code), status, headers=headers)
-
-
-#: Characters of a field's path in an answer.
-_LONGEST_PARAM = 200
 
 
 def describe(error: StreamwellError) -> tuple[int, dict[str, Any]]:

@@ -48,16 +48,13 @@ def from_query(model: type[Model], connection: HTTPConnection) -> Model:
     single = {name: found[0] for name, found in values.items()}
     try:
         request = model.model_validate_strings(single)
-        extra = {name: _value(text) for name, text in (request.model_extra or {}).items()}
+        texts = request.model_extra or {}
+        extra = {name: _WORDS.get(text, _integer(text)) for name, text in texts.items()}
         # a list is nothing that pydantic reads out of text
         given = request.model_dump(exclude_unset=True) | extra | lists | integers
         return model.model_validate(given)
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from None
-
-
-def _value(text: str) -> object:
-    return _WORDS[text] if text in _WORDS else _integer(text)
 
 
 def _integer(text: str) -> int | str:

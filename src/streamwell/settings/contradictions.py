@@ -52,13 +52,11 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _of_access(settings: Settings) -> Iterator[tuple[str, str]]:
-    if not all(key.strip() for key in settings.api_key):
-        yield "api_key", "--api-key is empty"
-    if not all(key.strip() for key in settings.admin_key):
-        yield "admin_key", "--admin-key is empty"
     for name, keys in (("api_key", settings.api_key), ("admin_key", settings.admin_key)):
+        flag = f"--{name.replace('_', '-')}"
+        if not all(map(str.strip, keys)):
+            yield name, f"{flag} is empty"
         if not all(map(str.isascii, keys)):
-            flag = f"--{name.replace('_', '-')}"
             yield name, f"{flag} has characters beyond ASCII, which clients cannot send in a header"
     if not is_loopback(settings.host) and not settings.has_keys:
         open_host = f"--host {settings.host} is open to other machines"
