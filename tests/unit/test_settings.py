@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cyclopts import App
+from cyclopts import App, CoercionError
 
 from streamwell.cli import app
 from streamwell.core.errors import InvalidRequest
@@ -233,6 +233,42 @@ def test_values_without_sense_are_refused(arguments: list[str]) -> None:
         _parse(*arguments)
 
 
+def _serve() -> App:
+    command: Any = app["serve"]
+    assert isinstance(command, App)
+    return command
+
+
+_FLAGS = list(_serve().assemble_argument_collection())
+_WHOLE_FLAGS = [argument.name for argument in _FLAGS if argument.hint in (int, int | None)]
+
+
+@pytest.mark.parametrize("flag", _WHOLE_FLAGS)
+@pytest.mark.parametrize("value", ["2.5", "2.0", "x"])
+def test_fractions_are_not_rounded(flag: str, value: str) -> None:
+    """Where a whole number is wanted a fraction is refused by name: rounded, it is another one."""
+    with pytest.raises(CoercionError, match=f"{flag}: '{value}' is not a whole number"):
+        _parse(flag, value)
+
+
+def test_several_whole_numbers_are_taken_one_by_one() -> None:
+    """Levels of load are whole numbers too, and the one that is not is told."""
+    _, bound, _ = app.parse_args(["bench", "--concurrency", "1", "2"])
+    assert (1, 2) == bound.arguments["options"].concurrency
+
+    with pytest.raises(CoercionError, match=r"--concurrency: '2\.5' is not a whole number"):
+        app.parse_args(
+            ["bench", "--concurrency", "1", "2.5"], print_error=False, exit_on_error=False
+        )
+
+
+@pytest.mark.parametrize("flag", ["--data-dir", "--models-dir", "--presets-dir", "--trace"])
+def test_a_folder_without_a_name_is_refused(flag: str) -> None:
+    """An unset variable in `--data-dir "$FOLDER"` does not mean the folder one is in."""
+    with pytest.raises(CoercionError, match=f"{flag}: it is empty"):
+        _parse(flag, "")
+
+
 def test_every_setting_is_explained() -> None:
     """`--help` says something about each flag."""
     argument_help = {
@@ -243,12 +279,6 @@ def test_every_setting_is_explained() -> None:
     flags = [f"--{field.name.replace('_', '-')}" for field in fields(Settings)]
 
     assert [] == [f for f in flags if f != "--models" and not argument_help.get(f)]
-
-
-def _serve() -> App:
-    command: Any = app["serve"]
-    assert isinstance(command, App)
-    return command
 
 
 def test_the_data_folder_follows_the_platform(

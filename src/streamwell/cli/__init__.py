@@ -19,6 +19,7 @@ from streamwell.cli.address import HERE, AsJson, At
 from streamwell.cli.bench.options import BenchOptions
 from streamwell.core.errors import StreamwellError
 from streamwell.settings import Settings, refuse_blank_keys
+from streamwell.settings.converters import WHOLE, whole
 
 #: Nothing, unless it is given.
 _Text = Annotated[str, Parameter(show_default=False)]
@@ -77,9 +78,9 @@ def run_prompt(
     *prompt: str,
     model: str | None = None,
     system: _Text = "",
-    max_tokens: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    max_tokens: Annotated[int | None, whole(1)] = None,
     temperature: Annotated[float | None, Parameter(validator=Number(gte=0, lte=100))] = None,
-    seed: int | None = None,
+    seed: Annotated[int | None, WHOLE] = None,
     address: At = HERE,
 ) -> None:
     """Print the answer to one prompt, as plain text; what is piped in is added to the prompt.
@@ -134,8 +135,8 @@ def trace(
     file: Path,
     *,
     output: Path | None = None,
-    first: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
-    steps: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = 120,
+    first: Annotated[int, whole(0)] = 0,
+    steps: Annotated[int, whole(1, 10_000)] = 120,
 ) -> None:
     """Draw which request was in which step of the engine, from a file of `serve --trace`.
 

@@ -15,6 +15,7 @@ from cyclopts.validators import Number
 
 from streamwell.core.errors import InvalidRequest, StoreFailed
 from streamwell.settings import default_data_dir
+from streamwell.settings.converters import FILE
 
 if TYPE_CHECKING:
     from streamwell.store.sql import SqlStore
@@ -27,7 +28,7 @@ _NotNegative = Number(gte=0)
 class Database:
     """Which database it is; the same flags as those of `streamwell serve`."""
 
-    data_dir: Path | None = None
+    data_dir: Annotated[Path | None, FILE] = None
     "Folder of the run log; default: the user's data folder."
 
     database_url: str | None = None

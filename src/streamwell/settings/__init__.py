@@ -17,6 +17,7 @@ from cyclopts.validators import Number
 from streamwell.core.errors import InvalidRequest
 from streamwell.models import BUILT_IN, built_in_path
 from streamwell.settings.contradictions import contradictions
+from streamwell.settings.converters import FILE, MOST, whole
 
 __all__ = ["COMPAT", "Settings", "default_data_dir", "refuse_blank_keys"]
 
@@ -24,11 +25,8 @@ __all__ = ["COMPAT", "Settings", "default_data_dir", "refuse_blank_keys"]
 #: The project whose clients and environment `--compat` serves.
 COMPAT = "transformers-openai-api"
 
-#: No number is larger: the engine is told them in 64 bits, some of them in bytes instead of MiB.
-_MOST = 2**31 - 1
-_Positive = Number(gte=1, lte=_MOST)
-_NotNegative = Number(gte=0, lte=_MOST)
-_AboveZero = Number(gt=0, lte=_MOST)
+_NotNegative = Number(gte=0, lte=MOST)
+_AboveZero = Number(gt=0, lte=MOST)
 
 
 def default_data_dir() -> Path:
@@ -52,13 +50,13 @@ class Settings:
     host: str = "127.0.0.1"
     "Address to listen on; beyond loopback an API key is required."
 
-    port: Annotated[int, Parameter(validator=Number(gte=0, lte=65535))] = 8000
+    port: Annotated[int, whole(0, 65535)] = 8000
     "Port to listen on."
 
     open: bool = False
     "Open the chat page in a browser of this machine."
 
-    data_dir: Path | None = None
+    data_dir: Annotated[Path | None, FILE] = None
     "Folder of the run log; default: the user's data folder."
 
     engine: Literal["transformers", "vllm", "scripted"] = "transformers"
@@ -85,16 +83,16 @@ class Settings:
     cuda_graphs: bool = True
     "On a GPU, launch steps that only decode all at once, where one of our decoders runs."
 
-    max_model_len: Annotated[int | None, Parameter(validator=Number(gte=2, lte=_MOST))] = None
+    max_model_len: Annotated[int | None, whole(2)] = None
     "Longest prompt plus answer in tokens; default: the model's own, at most 8192."
 
-    max_num_seqs: Annotated[int, Parameter(validator=_Positive, alias="--max-batch-size")] = 64
+    max_num_seqs: Annotated[int, whole(1), Parameter(alias="--max-batch-size")] = 64
     "Sequences that are generated at the same time."
 
     batch_wait_timeout_s: Annotated[float, Parameter(validator=Number(gte=0, lte=600))] = 0.0
     "Seconds that choices may wait to begin together, unless they fill --max-num-seqs before."
 
-    max_num_batched_tokens: Annotated[int | None, Parameter(validator=_Positive)] = None
+    max_num_batched_tokens: Annotated[int | None, whole(1)] = None
     "Tokens of one engine step: a bound on its time; default: 256 on a CPU, 2048 or 8192 on a GPU."
 
     step_stretch: Annotated[float, Parameter(validator=Number(gte=0, lte=1000))] = 2.3
@@ -103,25 +101,25 @@ class Settings:
     short_step_s: Annotated[float, Parameter(validator=Number(gte=0, lte=60))] = 0.3
     "Seconds of a step if no prompt is over 4 times --max-num-batched-tokens; twice for several."
 
-    max_queue: Annotated[int, Parameter(validator=_NotNegative)] = 256
+    max_queue: Annotated[int, whole(0)] = 256
     "Choices that may wait beyond --max-num-seqs before requests are refused with 503."
 
-    kv_cache_mib: Annotated[int | None, Parameter(validator=_Positive)] = None
+    kv_cache_mib: Annotated[int | None, whole(1)] = None
     "Memory of the KV cache in MiB; default: at most 1024, on a GPU 70 % of the free, or a context."
 
-    block_size: Annotated[int, Parameter(validator=Number(gte=1, lte=1024))] = 16
+    block_size: Annotated[int, whole(1, 1024)] = 16
     "Tokens per block of the KV cache."
 
     enable_prefix_caching: bool = True
     "Keep the KV cache of prompts and answers, and use it again where another prompt begins alike."
 
-    speculative_ngram: Annotated[int, Parameter(validator=Number(gte=0, lte=64))] = 0
+    speculative_ngram: Annotated[int, whole(0, 64)] = 0
     "Tokens to guess per step from what a sequence said before; 0 is off; changes no answer."
 
     speculative_model: str | None = None
     "A smaller model of the same vocabulary that guesses for the first model; changes no answer."
 
-    speculative_tokens: Annotated[int, Parameter(validator=Number(gte=1, lte=16))] = 4
+    speculative_tokens: Annotated[int, whole(1, 16)] = 4
     "Most tokens that --speculative-model guesses per step and sequence."
 
     lora: Annotated[tuple[str, ...], Parameter(negative="")] = ()
@@ -130,13 +128,13 @@ class Settings:
     enable_lora: bool = False
     "Serve LoRA adapters beside the model."
 
-    max_loras: Annotated[int, Parameter(validator=Number(gte=1, lte=1024))] = 8
+    max_loras: Annotated[int, whole(1, 1024)] = 8
     "Adapters that may be loaded at the same time; each takes memory of its own."
 
-    max_lora_rank: Annotated[int, Parameter(validator=Number(gte=1, lte=256))] = 64
+    max_lora_rank: Annotated[int, whole(1, 256)] = 64
     "Highest rank of an adapter."
 
-    num_threads: Annotated[int | None, Parameter(validator=Number(gte=1, lte=1024))] = None
+    num_threads: Annotated[int | None, whole(1, 1024)] = None
     "Threads that compute; default: one per core, but a single one for a very small model."
 
     served_model_name: Annotated[
@@ -150,7 +148,7 @@ class Settings:
     admin_key: Annotated[tuple[str, ...], Parameter(negative="")] = ()
     "Keys that open all that an API key opens, and loading and unloading of models; repeatable."
 
-    models_dir: Path | None = None
+    models_dir: Annotated[Path | None, FILE] = None
     "Folder of model folders that may be loaded while the server runs; default: none may."
 
     idle_unload_s: Annotated[float, Parameter(validator=_NotNegative)] = 0.0
@@ -168,7 +166,7 @@ class Settings:
     prompt_preset: str = "chat"
     "Preset of /query-stream/, /generate-stream, /generate and / where a request names none."
 
-    presets_dir: Path | None = None
+    presets_dir: Annotated[Path | None, FILE] = None
     "Folder of presets (NAME.toml) beside those in the box; default: none."
 
     sse_ping_s: Annotated[float, Parameter(validator=_AboveZero)] = 15.0
@@ -180,7 +178,7 @@ class Settings:
     drain_s: Annotated[float, Parameter(validator=_NotNegative)] = 30.0
     "Seconds that live runs may go on after SIGTERM or Ctrl-C."
 
-    engine_hang_s: Annotated[float, Parameter(validator=Number(gte=1, lte=_MOST))] = 120.0
+    engine_hang_s: Annotated[float, Parameter(validator=Number(gte=1, lte=MOST))] = 120.0
     "Seconds that a single step may take before the engine is killed and restarted."
 
     resume_grace_s: Annotated[float, Parameter(validator=_NotNegative)] = 30.0
@@ -192,7 +190,7 @@ class Settings:
     database_url: str | None = None
     "Keep the run log in PostgreSQL: `postgresql+psycopg://…`; default: SQLite in --data-dir."
 
-    retention_mib: Annotated[int, Parameter(validator=_Positive)] = 4096
+    retention_mib: Annotated[int, whole(1)] = 4096
     "MiB that ended runs may take in the log; the oldest go first."
 
     retention_h: Annotated[float, Parameter(validator=_AboveZero)] = 24.0
@@ -204,7 +202,7 @@ class Settings:
     compat: Literal["transformers-openai-api"] | None = None
     "Answer as another project does: its defaults, its environment; see docs/compat.md."
 
-    max_body_mib: Annotated[int, Parameter(validator=_Positive)] = 4
+    max_body_mib: Annotated[int, whole(1)] = 4
     "Largest request body in MiB."
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -213,16 +211,16 @@ class Settings:
     log_json: bool = False
     "Log JSON, one object per line."
 
-    trace: Path | None = None
+    trace: Annotated[Path | None, FILE] = None
     "File for what each step of the first model computes; `streamwell trace` draws it."
 
     ray: bool = False
     "Serve on Ray Serve: gateways, and engines in replicas; wants `streamwell[ray]`."
 
-    ray_gateways: Annotated[int, Parameter(validator=_Positive)] = 1
+    ray_gateways: Annotated[int, whole(1)] = 1
     "Replicas of the server itself, with --ray."
 
-    ray_replicas: Annotated[int, Parameter(validator=_Positive)] = 1
+    ray_replicas: Annotated[int, whole(1)] = 1
     "Replicas of each model's engine, with --ray."
 
     scripted_step_s: Annotated[float, Parameter(validator=_NotNegative)] = 0.0

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from streamwell.core.errors import InvalidRequest
+from streamwell.settings.converters import WHOLE, whole
 
 MAX_LEVELS = 32
 _PLOT_SUFFIXES = (".svg", ".png")
@@ -50,12 +51,8 @@ class BenchOptions:
 
     concurrency: Annotated[
         tuple[int, ...],
-        Parameter(
-            consume_multiple=True,
-            negative="",
-            show_default=False,
-            validator=Number(gte=1, lte=4096),
-        ),
+        whole(1, 4096),
+        Parameter(consume_multiple=True, negative="", show_default=False),
     ] = ()
     "Closed loop: so many clients, each with one request at a time; levels, by default 1 4 16."
 
@@ -70,22 +67,22 @@ class BenchOptions:
     burstiness: Annotated[float, Parameter(validator=Number(gte=0.01, lte=1000))] = 1.0
     "Of --request-rate: 1 is a Poisson process, less comes in bursts, more is steadier."
 
-    num_prompts: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = 64
+    num_prompts: Annotated[int, whole(1, 10_000)] = 64
     "Requests of each level."
 
-    input_len: Annotated[int | None, Parameter(validator=Number(gte=1, lte=1_000_000))] = None
+    input_len: Annotated[int | None, whole(1, 1_000_000)] = None
     "Length of random prompts in tokens of the model, about; default: 128."
 
     prompt_file: Path | None = None
     "Ask these prompts in turn, one a line, in place of random ones."
 
-    output_len: Annotated[int, Parameter(validator=Number(gte=1, lte=1_000_000))] = 128
+    output_len: Annotated[int, whole(1, 1_000_000)] = 128
     "Longest answer in tokens."
 
     ignore_eos: Annotated[bool, Parameter(negative="")] = False
     "Let no answer end before --output-len; not every server can."
 
-    seed: int = 0
+    seed: Annotated[int, WHOLE] = 0
     "Of prompts and arrivals: the same seed is the same load."
 
     max_time_s: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400))] = 600.0
