@@ -413,6 +413,21 @@ def attention_factor_in_quotes(folder: Path) -> None:
     )
 
 
+@_engine("rope_scaling is 5, not an object")
+def rotary_scaling_that_is_a_number(folder: Path) -> None:
+    change(folder, "config.json", rope_scaling=5)
+
+
+@_engine("dtype is 5, not the name of a type")
+def type_that_is_a_number(folder: Path) -> None:
+    change(folder, "config.json", dtype=5)
+
+
+@_engine("vocab_size is 300, but the embeddings have 2048|not of the sizes that its config")
+def fewer_words_than_are_saved(folder: Path) -> None:
+    change(folder, "config.json", vocab_size=300)
+
+
 @_engine("quantization_config is 4, not an object")
 def quantization_that_is_a_number(folder: Path) -> None:
     change(folder, "config.json", quantization_config=4)

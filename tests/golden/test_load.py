@@ -12,7 +12,7 @@ import pytest
 import torch
 from engine_rig import EngineRig, load_model, make_requests, reference_tokens
 from safetensors.torch import load_file, save_file
-from tiny_models import CONFIGS, build, build_config
+from tiny_models import CONFIGS, build, build_config, edit_config
 from transformers import (
     BartConfig,
     DiffLlamaConfig,
@@ -41,11 +41,6 @@ def tiny(config: type[PreTrainedConfig], **changes: object) -> PreTrainedConfig:
         "eos_token_id": 2,
     }
     return config(**usual | changes)
-
-
-def edit_config(folder: Path, **changes: object) -> None:
-    path = folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 def remove_weights(folder: Path) -> None:

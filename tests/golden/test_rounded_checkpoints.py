@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 import torch
 from engine_rig import EngineRig, load_model, make_requests, tokens_of
 from safetensors.torch import load_file, save_file
-from tiny_models import CONFIGS, VOCAB_SIZE, build, build_config
+from tiny_models import CONFIGS, VOCAB_SIZE, build, build_config, edit_config
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, TorchAoConfig
 
 from streamwell.core.errors import LoadError
@@ -60,11 +59,6 @@ def rounded(folder: Path, quantization: Any) -> Path:  # noqa: ANN401 - Transfor
         folder / "plain", quantization_config=quantization, dtype=torch.float32, device_map="cpu"
     ).save_pretrained(folder / "rounded")
     return folder / "rounded"
-
-
-def edit_config(folder: Path, **changes: object) -> None:
-    path = folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 @pytest.mark.filterwarnings("default")  # of these packages

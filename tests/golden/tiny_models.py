@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -372,6 +373,12 @@ def build_config(config: PreTrainedConfig, folder: Path) -> Path:
             torch.nn.init.normal_(parameter, mean=float(is_norm), std=0.2)
     model.save_pretrained(folder)
     return folder
+
+
+def edit_config(folder: Path, **changes: object) -> None:
+    """Have the config of a folder say something else."""
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 def folder_of(name: str, tmp_path: Path) -> Path:

@@ -17,7 +17,7 @@ import msgspec
 
 from streamwell.core.errors import LoadError
 from streamwell.engine.assembled import Assembled, Plan
-from streamwell.engine.checkpoint import Report, open_checkpoint
+from streamwell.engine.checkpoint import Report, open_checkpoint, told_unused
 from streamwell.engine.families import describe
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model
@@ -114,6 +114,7 @@ def _encoder_decoder(plan: Plan) -> Assembled:
         plan.path, dtype, lambda done: plan.report("loading weights", 0.1 + 0.4 * done)
     )
     spec, weights = seq2seq.describe_weights(plan.model_config, generation_config, saved)
+    told += told_unused(seq2seq.unused_layers(spec, saved))
     stack = spec.decoder
     plan.check_cache(2 * stack.num_layers * stack.num_heads * stack.head_dim * dtype.itemsize)
     quantization = "none"
@@ -170,7 +171,7 @@ def _foreign(plan: Plan) -> Assembled:
         model=stateful or TorchModel(decoder, config.block_size),
         implementation="transformers",
         quantization=quantization,
-        warnings=(*warnings, *told),
+        warnings=(*told_unused(decoder.unused), *warnings, *told),
         state_bytes=state_bytes,
     )
 

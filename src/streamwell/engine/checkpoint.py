@@ -93,6 +93,14 @@ def _in_mxfp4(path: Path, saved: SavedWeights, dtype: torch.dtype) -> SavedWeigh
         raise LoadError(f"{path}: {error}") from None
 
 
+def told_unused(names: Collection[str]) -> tuple[str, ...]:
+    """What is to be said of weights that nothing reads, if there are any."""
+    if not names:
+        return ()
+    told = f"weights that are not used: {len(names)}, among them {min(names)!r:.80}"
+    return (f"{told}; is config.json theirs?",)
+
+
 def missing_biases(names: Collection[str]) -> list[str]:
     """Those that a layer lacks, though its like in another block has one.
 

@@ -11,7 +11,7 @@ from streamwell.core.errors import LoadError
 from streamwell.engine import decode_graphs
 from streamwell.engine.assembled import Assembled, Plan
 from streamwell.engine.block import EAGER, LeanDecoder
-from streamwell.engine.checkpoint import open_checkpoint
+from streamwell.engine.checkpoint import open_checkpoint, told_unused
 from streamwell.engine.compiled import compiled_halves, warm_up
 from streamwell.engine.families import (
     CanonicalWeights,
@@ -19,6 +19,9 @@ from streamwell.engine.families import (
     canonical_rows,
     canonical_weights,
     check_shapes,
+    decoder_config,
+    missed_biases,
+    places,
     with_saved_head,
 )
 from streamwell.engine.kernel_choice import Kernels, choose_kernels
@@ -43,6 +46,7 @@ from streamwell.engine.quantization import in_effect
 from streamwell.engine.saved_weights import kept_in_all
 from streamwell.engine.torch_model import TorchModel
 from streamwell.engine.try_out import try_out_native, try_out_torch
+from streamwell.models.claims import check_embeddings
 from streamwell.models.gguf_folder import given
 
 
@@ -52,7 +56,7 @@ def own_decoder(plan: Plan, spec: DecoderSpec) -> Assembled:
     Raises:
         NoHelperError: weights are to stay rounded, which PyTorch cannot do.
     """
-    spec, weights = _read(plan, spec)
+    spec, weights, doubts = _read(plan, spec)
     layers = adaptable_layers(spec, weights.outline)
     rows = functools.partial(canonical_rows, plan.model_config, spec)
     base = functools.partial(Base, layers, rows)
@@ -70,6 +74,7 @@ def own_decoder(plan: Plan, spec: DecoderSpec) -> Assembled:
             model=model,
             implementation=f"native/{library.instruction_set(helper)}",
             quantization=_quantization(plan, weights),
+            warnings=doubts,
             adapters=model.adapters,
         )
     kernels, missing = choose_kernels(plan.device, plan.dtype, spec, plan.config.block_size)
@@ -80,16 +85,16 @@ def own_decoder(plan: Plan, spec: DecoderSpec) -> Assembled:
         model=torch_model,
         implementation="torch" if kernels is None else KERNELS,
         quantization=_quantization(plan, weights),
-        warnings=(*warnings, *missing, *told),
+        warnings=(*doubts, *warnings, *missing, *told),
         adapters=torch_model.adapters,
     )
 
 
-def _read(plan: Plan, spec: DecoderSpec) -> tuple[DecoderSpec, CanonicalWeights]:
-    """The weights under our names, checked, and the spec as they have it.
+def _read(plan: Plan, spec: DecoderSpec) -> tuple[DecoderSpec, CanonicalWeights, tuple[str, ...]]:
+    """The weights under our names, checked, the spec as they have it, and what does not fit.
 
     Raises:
-        LoadError: some are missing.
+        LoadError: some are missing, or the embeddings are of another size than the config says.
         ValueError: one is of another shape than the config says.
     """
     # what will be rounded anew need not take four bytes a number until then
@@ -101,12 +106,19 @@ def _read(plan: Plan, spec: DecoderSpec) -> tuple[DecoderSpec, CanonicalWeights]
     )
     weights = canonical_weights(plan.model_config, spec, checkpoint)
     spec = with_saved_head(spec, weights)
+    shapes = {name: tuple(w.shape) for name, w in weights.outline.items()}
     try:
-        check_shapes(spec, {name: tuple(w.shape) for name, w in weights.outline.items()})
+        check_shapes(spec, shapes)
     except KeyError as missing:
         name = weights.name_in_file(missing.args[0])
         raise LoadError(f"{given(plan.path)} has no weights {name!r}") from missing
-    return spec, weights
+    check_embeddings(decoder_config(plan.model_config), shapes["model.embed_tokens.weight"])
+    doubts = told_unused(weights.unused(places(spec, shapes)))
+    missed = missed_biases(plan.model_config, weights)
+    doubts += tuple(
+        f"config.json has {flag}, but the weights have no such biases" for flag in missed
+    )
+    return spec, weights, doubts
 
 
 def _quantization(plan: Plan, weights: CanonicalWeights) -> str:

@@ -35,6 +35,8 @@ from streamwell.engine.quantization import head_quantization
 from streamwell.engine.state_cache import StatefulAttention, States
 from streamwell.engine.transformers_linears import Packed, in_any_shape, pack_linears
 from streamwell.engine.transformers_probe import logits_of, probe
+from streamwell.models.claims import walk
+from streamwell.models.small_files import read_object
 from streamwell.models.weights import max_elements
 
 #: The name under which Transformers finds `attention_forward`.
@@ -67,7 +69,9 @@ class TransformersDecoder:
         Raises:
             LoadError: it cannot be loaded, or its attention is not ours to replace.
         """
-        model = _load(path, dtype, device, trust_remote_code=trust_remote_code)
+        #: Names of weights in the folder that the code has no use for.
+        self.unused: list[str]
+        model, self.unused = _load(path, dtype, device, trust_remote_code=trust_remote_code)
         self._model = model.eval() if hasattr(model, "hf_device_map") else model.eval().to(device)
         self.dtype, self.device = dtype, device
         parameters = inspect.signature(model.forward).parameters
@@ -130,7 +134,10 @@ class TransformersDecoder:
         return logits_of(self._model, token_ids[None])
 
 
-def _load(path: Path, dtype: torch.dtype, device: torch.device, *, trust_remote_code: bool) -> Any:  # noqa: ANN401 - Transformers is not typed
+def _load(
+    path: Path, dtype: torch.dtype, device: torch.device, *, trust_remote_code: bool
+) -> tuple[Any, list[str]]:
+    """The model, and the names of weights that it has no use for."""
     AttentionInterface.register(ATTENTION_NAME, attention_forward)
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     try:
@@ -150,12 +157,27 @@ def _load(path: Path, dtype: torch.dtype, device: torch.device, *, trust_remote_
             **options,
         )
     except _REFUSALS as error:
-        is_about_us = ATTENTION_NAME in str(error)
-        reason = "its attention cannot be replaced" if is_about_us else " ".join(str(error).split())
-        raise LoadError(f"cannot load {path}: {reason}") from error
+        raise LoadError(f"cannot load {path}: {_reason(error, path)}") from error
     if report["missing_keys"]:  # Transformers would make them up
-        raise LoadError(f"{path} lacks weights: {', '.join(sorted(report['missing_keys']))}")
-    return model
+        first, *others = sorted(report["missing_keys"])
+        more = f" and {len(others)} more" if others else ""
+        raise LoadError(f"{path} has no weights {first!r}{more}")
+    return model, sorted(report["unexpected_keys"])
+
+
+def _reason(error: Exception, path: Path) -> str:
+    """Why Transformers cannot load a folder, where its own words do not tell."""
+    said = " ".join(str(error).split())
+    if ATTENTION_NAME in said:
+        return "its attention cannot be replaced"
+    if "ignore_mismatched_sizes" in said:
+        return "some of its weights are not of the sizes that its config.json says"
+    if isinstance(error, KeyError):  # a word that it looked up in a table
+        fields = walk(read_object(path / "config.json"))
+        where = [field for field, _, value in fields if error.args and value == error.args[0]]
+        named = f"{', '.join(where)} is" if where else "its config.json says"
+        return f"{named} {said}, which Transformers does not know"
+    return said
 
 
 def _auto_class(config: Any) -> Any:  # noqa: ANN401 - Transformers is not typed

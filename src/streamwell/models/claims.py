@@ -6,7 +6,7 @@ to write down, and a million of them cost hours and all memory to build.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from streamwell.core.errors import LoadError
@@ -41,6 +41,8 @@ _ENTRIES = frozenset(
         "n_routed_experts",
     }
 )
+#: What families call the size of an embedding.
+_WIDTHS = ("hidden_size", "n_embd", "d_model")
 _FLOATS = frozenset({"F16", "BF16", "F32", "F64"})
 
 
@@ -64,6 +66,18 @@ def check_claims(
             )
     if are_plain and not any(name == "quantization_config" for _, name, _ in walk(config)):
         _check_types(tensors)
+
+
+def check_embeddings(config: Mapping[str, Any], shape: Sequence[int]) -> None:
+    """Compare what a config says of the embeddings with their shape, `[vocab_size, width]`.
+
+    Raises:
+        LoadError: names the field that says otherwise.
+    """
+    for names, size in zip((("vocab_size",), _WIDTHS), shape, strict=True):
+        for name in names:
+            if (said := config.get(name)) not in (None, size):
+                raise LoadError(f"config.json: {name} is {said}, but the embeddings have {size}")
 
 
 def _check_types(tensors: Mapping[str, TensorInfo]) -> None:

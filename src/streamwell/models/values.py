@@ -6,7 +6,7 @@ a config claims is held against the weights in `claims`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -39,6 +39,8 @@ _SIZES = frozenset(
         "num_hidden_layers",
         "num_key_value_heads",
         "num_layers",
+        "relative_attention_max_distance",
+        "relative_attention_num_buckets",
         "vocab_size",
     }
 )
@@ -69,6 +71,10 @@ _POSITIVE = frozenset(
         "original_max_position_embeddings",
     }
 )
+#: Objects, or null.
+_OBJECTS = frozenset({"rope_parameters", "rope_scaling", "text_config"})
+#: Names of types, or null.
+_TYPES = frozenset({"dtype", "torch_dtype"})
 #: Ids of tokens, one or several; -1 and the like stand for none.
 _TOKEN_IDS = ("bos_token_id", "decoder_start_token_id", "eos_token_id", "pad_token_id")
 #: The least and the most of what `generation_config.json` says; beyond it nothing has a meaning.
@@ -135,15 +141,8 @@ def _problem(name: str, value: object) -> str | None:
     """What is wrong with the value of a field, as the end of a sentence."""
     if value is None:
         return None
-    if name in _SIZES and not isinstance(value, list):
-        is_size = isinstance(value, int) and not isinstance(value, bool) and value > 0
-        return None if is_size else "not a whole number above zero"
-    if name in _NUMBERS or name in _POSITIVE:
-        if not _is_number(value):
-            return "not a number"
-        if name in _POSITIVE and not value > 0:
-            return "not above zero"
-    return None
+    problems = (told for names, fits, told in _KINDS if name in names and not fits(value))
+    return next(problems, None)
 
 
 def _check_experts(file: Path, where: str, part: Mapping[str, Any]) -> None:
@@ -176,3 +175,17 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 def _is_count(value: object) -> TypeGuard[int]:
     return type(value) is int and value >= 0
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, list) or (_is_count(value) and value > 0)
+
+
+#: Names of fields, whether a value is of their kind, and what is told if it is not.
+_KINDS: tuple[tuple[frozenset[str], Callable[[Any], bool], str], ...] = (
+    (_OBJECTS, lambda value: isinstance(value, dict), "not an object"),
+    (_TYPES, lambda value: isinstance(value, str), "not the name of a type"),
+    (_SIZES, _is_size, "not a whole number above zero"),
+    (_NUMBERS | _POSITIVE, _is_number, "not a number, or too large a one"),
+    (_POSITIVE, lambda value: value > 0, "not above zero"),
+)

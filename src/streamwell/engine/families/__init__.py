@@ -33,7 +33,7 @@ from streamwell.engine.families.mixtures import GPT_OSS, MIXTRAL, QWEN2_MOE, QWE
 from streamwell.engine.families.neighbours import COHERE, COHERE2, ERNIE4_5, GLM, GLM4
 from streamwell.engine.families.outputs import EXAONE4, OLMO2, OLMO3
 from streamwell.engine.families.pictures import NAMES, OTHERS, PICTURES, decoder_config
-from streamwell.engine.families.shapes import check_shapes
+from streamwell.engine.families.shapes import check_shapes, places
 from streamwell.engine.families.spec import DecoderSpec, Experts, Rope
 from streamwell.engine.saved_weights import SavedWeights
 from streamwell.models.outline import POSITIONS, UNBOUNDED
@@ -47,8 +47,11 @@ __all__ = [
     "canonical_rows",
     "canonical_weights",
     "check_shapes",
+    "decoder_config",
     "describe",
     "max_positions",
+    "missed_biases",
+    "places",
     "with_saved_head",
 ]
 
@@ -153,6 +156,27 @@ def _unused_biases(config: Mapping[str, Any]) -> Iterator[str]:
         yield r"\.mlp\..*_proj\.bias$"
     if config.get("use_bias") is False:
         yield r"_proj\.bias$"
+
+
+#: A layer that has a bias where the config says so.
+_BIASES = {
+    "attention_bias": "model.layers.0.self_attn.q_proj",
+    "mlp_bias": "model.layers.0.mlp.up_proj",
+}
+
+
+def missed_biases(config: Mapping[str, Any], weights: CanonicalWeights) -> list[str]:
+    """Flags of a config by which there are biases, while the weights have none of them.
+
+    Transformers would take zeros, as our decoders do.
+    """
+    inner = decoder_config(config)
+    return [
+        flag
+        for flag, layer in _BIASES.items()
+        if inner.get(flag) is True and f"{layer}.weight" in weights
+        if f"{layer}.bias" not in weights
+    ]
 
 
 def with_saved_head(spec: DecoderSpec, weights: CanonicalWeights) -> DecoderSpec:

@@ -9,7 +9,7 @@ The names beyond Llama's own, below `model.layers.N.`: `post_self_attn_layernorm
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +23,8 @@ _HEAD_NORM = re.compile(r"\.self_attn\.[qk]_norm\.")
 _QUERIES_AND_KEYS = re.compile(r"\.self_attn\.[qk]_(proj|norm)\.")
 #: The number of a layer, where it comes first.
 _LAYER = re.compile(r"\.\d+\.")
+#: Masks and tables that old files hold beside the weights.
+_BUFFER = r".*(\.attn\.bias|\.attention\.bias|\.masked_bias|\.inv_freq)$"
 _ALL_EXPERTS = re.compile(r"(.*\.mlp\.experts\.)(gate_up|down)_proj\.(weight|bias)")
 
 
@@ -83,6 +85,16 @@ class CanonicalWeights(SavedWeights):
             if inner == _LAYER.sub("", other, count=1)
         )
         return _LAYER.sub(layer[0], next(alike, name), count=1)
+
+    def unused(self, used: Collection[str]) -> list[str]:
+        """Names in the files of what none of these weights is taken from, but for buffers."""
+        read = {source for name, (source, _) in self._sources.items() if name in used}
+        others = [_BUFFER, *([self._layout.others] if self._layout.others else [])]
+        return [
+            name
+            for name in self._saved.outline
+            if name not in read and not any(re.match(pattern, name) for pattern in others)
+        ]
 
     def share(self, name: str, new_name: str) -> None:
         """Have a weight under another name, too."""

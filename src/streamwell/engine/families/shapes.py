@@ -35,6 +35,13 @@ def check_shapes(spec: DecoderSpec, shapes: Shapes) -> None:
             raise ValueError(f"some of {', '.join(group)} have biases, and some do not")
 
 
+def places(spec: DecoderSpec, shapes: Shapes) -> frozenset[str]:
+    """Names of all weights that a spec has a place for; their shapes are sound."""
+    # the output layer may be saved though it is tied
+    layers = (*_expected(spec, shapes), "model.embed_tokens", "lm_head")
+    return frozenset(f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias"))
+
+
 def _needs_bias(spec: DecoderSpec, name: str) -> bool:
     """Layer norms do; linear layers may be without, but for some mixtures'."""
     if spec.norm == "layer" and name.endswith("norm"):

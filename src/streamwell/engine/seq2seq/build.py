@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 
@@ -12,11 +12,12 @@ from streamwell.core.errors import LoadError
 from streamwell.core.types import SamplingParams
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.quantization import in_effect
-from streamwell.engine.seq2seq.embeddings import Weights
+from streamwell.engine.seq2seq.embeddings import Weights, embedding_weight
 from streamwell.engine.seq2seq.families import Config, Seq2SeqSpec, describe, our_name
 from streamwell.engine.seq2seq.model import Seq2SeqModel
 from streamwell.engine.seq2seq.native_model import NativeSeq2Seq, supports
 from streamwell.engine.sequence import Chunk, Sequence
+from streamwell.models.claims import check_embeddings
 
 __all__ = [
     "check_options",
@@ -25,8 +26,10 @@ __all__ = [
     "native",
     "quantization_in_effect",
     "supports",
+    "unused_layers",
 ]
 
+_LAYER = re.compile(r"(encoder|decoder)\.(\d+)\.")
 _LINEAR = re.compile(r"\.(q|k|v|o|gate|up|down)\.weight$")
 
 
@@ -56,10 +59,19 @@ def describe_weights(
         weights: as they are named in the folder.
 
     Raises:
-        LoadError: the family is not known.
+        LoadError: the family is not known, or the embeddings are of another size than it says.
     """
     spec = describe(config, generation_config)
-    return spec, {our_name(spec.names, name): weight for name, weight in weights.items()}
+    named = {our_name(spec.names, name): weight for name, weight in weights.items()}
+    check_embeddings(config, embedding_weight(named, "decoder").shape)
+    return spec, named
+
+
+def unused_layers(spec: Seq2SeqSpec, names: Iterable[str]) -> list[str]:
+    """Names in the files of what belongs to layers beyond those that the config counts."""
+    counts = {"encoder": spec.encoder.num_layers, "decoder": spec.decoder.num_layers}
+    ours = ((name, _LAYER.match(our_name(spec.names, name))) for name in names)
+    return [name for name, match in ours if match and int(match[2]) >= counts[match[1]]]
 
 
 def quantization_in_effect(config: EngineConfig, weights: Weights) -> str:

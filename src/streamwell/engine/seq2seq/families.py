@@ -120,6 +120,13 @@ def _t5(config: Config, *, feed_forward: str, scales_head: bool) -> Seq2SeqSpec:
     name = activation[0] if is_gated else kind
     num_layers = config["num_layers"]
     num_heads, head_dim = config["num_heads"], config.get("d_kv", 64)
+    num_buckets = config.get("relative_attention_num_buckets", 32)
+    max_distance = config.get("relative_attention_max_distance", 128)
+    if not max_distance > num_buckets // 2 > 1:  # half of them are for near ones, one by one
+        raise LoadError(
+            f"config.json: relative_attention_max_distance is {max_distance}, which is too near "
+            f"for {num_buckets} in relative_attention_num_buckets"
+        )
     return Seq2SeqSpec(
         encoder=Stack(num_layers, num_heads, head_dim),
         decoder=Stack(config.get("num_decoder_layers") or num_layers, num_heads, head_dim),
@@ -132,10 +139,7 @@ def _t5(config: Config, *, feed_forward: str, scales_head: bool) -> Seq2SeqSpec:
         is_gated=is_gated,
         is_attention_scaled=False,
         has_learned_positions=False,
-        relative_bias=RelativeBias(
-            config.get("relative_attention_num_buckets", 32),
-            config.get("relative_attention_max_distance", 128),
-        ),
+        relative_bias=RelativeBias(num_buckets, max_distance),
         embedding_scale=1.0,
         head_scale=config["d_model"] ** -0.5 if scales_head else 1.0,
         names=_T5_NAMES,
