@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from http_rig import call
 from rig import Answer, Rig, post, run, turns, until
 
 from streamwell.backends.scripted import Faults
@@ -160,6 +161,37 @@ def test_a_full_server_says_when_to_come_back() -> None:
         await turns()
 
     run(test, limit=2)
+
+
+@pytest.mark.parametrize(("fields", "param"), [({"n": 3}, "n"), ({"prompt": ["a"] * 3}, "prompt")])
+def test_what_there_is_never_room_for_is_refused(fields: dict[str, Any], param: str) -> None:
+    """To come back later would not help; the field that asks for too much is named."""
+
+    async def test(rig: Rig) -> None:
+        answer = await post(rig, TEXT, BODIES[TEXT] | fields)
+
+        error = answer.json["error"]
+        assert (400, param) == (answer.status, error["param"])
+        assert f"{param}: 3 choices; at most 2 are served" == error["message"]
+
+    run(test, limit=2)
+
+
+def test_a_name_that_is_no_text_is_told_apart_from_what_is_no_object() -> None:
+    """JSON may have half a surrogate pair as the name of a field; nothing could name it."""
+
+    async def test(rig: Rig) -> None:
+        told = [
+            (await call(rig, "POST", TEXT, body)).json["error"]["message"]
+            for body in (b'{"prompt": "a", "\\ud800": 1}', b"[]")
+        ]
+
+        assert told == [
+            "the name of a field has half a surrogate pair in it",
+            "the body must be a JSON object, sent as application/json",
+        ]
+
+    run(test)
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -35,7 +35,10 @@ def test_a_run_that_cannot_be_saved_is_not_shown(failure: Exception) -> None:
 
 
 def test_a_broken_run_breaks_no_other() -> None:
-    """While a run whose log broke is given up, the commits of its neighbours go through."""
+    """While a run whose log broke is given up, the commits of its neighbours go through.
+
+    Nobody has cancelled it: it counts as failed.
+    """
 
     async def test(rig: Rig) -> None:
         rig.store.failures = [StoreFailed("disk full")]
@@ -53,6 +56,9 @@ def test_a_broken_run_breaks_no_other() -> None:
 
         assert await rig.store.run(broken.spec.run_id) is None
         assert not rig.store.unended
+        counted = rig.services.metrics.render()
+        assert b'streamwell_request_success_total{finished_reason="error"} 1.0' in counted
+        assert b'finished_reason="cancelled"} 1.0' not in counted
 
     run(test)
 

@@ -92,7 +92,9 @@ def test_a_list_cannot_go_on_after_what_is_not_there() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("name", ["metadata", "metadata.a", "metadata[a", "metadata_a"])
+@pytest.mark.parametrize(
+    "name", ["metadata", "metadata.a", "metadata[a", "metadata_a", "metadata[]"]
+)
 def test_a_filter_that_is_none_is_refused(name: str) -> None:
     """What would be left out is told, and an empty wish is none."""
 

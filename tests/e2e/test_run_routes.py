@@ -117,6 +117,8 @@ def test_a_chat_completion_can_be_had_again(scripted: ServerProcess, stream: boo
 BAD_PLACES = [
     ({"Last-Event-ID": "garbage"}, "", "Last-Event-ID"),
     ({"Last-Event-ID": "run-0:1"}, "", "Last-Event-ID"),
+    ({"Last-Event-ID": "{run}:99"}, "", "Last-Event-ID"),
+    ({"Last-Event-ID": "{run}:99.2"}, "?starting_after=1", "Last-Event-ID"),
     ({}, "?starting_after=99", "starting_after"),
     ({}, "?starting_after=-2", "starting_after"),
     ({}, f"?starting_after={2**63}", "starting_after"),
@@ -131,6 +133,7 @@ def test_a_place_that_cannot_be_is_refused(
     """Garbage, another run's, the future: 400 with the name of the field."""
     run = scripted.post("/v1/runs", PROMPT | {"background": True}).json()
     follow(scripted, run["events_url"])
+    headers = {name: value.format(run=run["id"]) for name, value in headers.items()}
     answer = scripted.client.get(run["events_url"] + query, headers=headers)
 
     assert (400, param) == (answer.status_code, answer.json()["error"]["param"])

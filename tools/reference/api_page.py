@@ -149,7 +149,10 @@ def _kind(schema: Schema) -> str:
 def _typed(schema: Schema) -> str:
     match schema.get("type"):
         case "array":
-            return f"list of {_kind(schema.get('items', {}))}{_bounds(schema, 'Items', ' of them')}"
+            items = schema.get("items", {})
+            of = f"({_kind(items)})" if "anyOf" in items else _kind(items)
+            bounds = _bounds(schema, "Items", " of them").removeprefix(", ")
+            return f"list of {of} ({bounds})" if bounds else f"list of {of}"
         case "object" if isinstance(schema.get("additionalProperties"), Mapping):
             return f"object of {_kind(schema['additionalProperties'])}"
         case "string":

@@ -174,7 +174,7 @@ class SequenceFailed(EngineError):
 
 
 class StoreFailed(StreamwellError):
-    """The run log cannot be written."""
+    """The run log cannot be read or written."""
 
 
 class LeaseLost(StoreFailed):

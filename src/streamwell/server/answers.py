@@ -114,6 +114,8 @@ async def follow(resume: Resume, run_id: str, cursor: Cursor, lines: Lines) -> R
     request, services = resume.request, resume.services
     try:
         reader = await services.runs.attach(run_id, resume.tenant, cursor.after_seq)
+    except InvalidRequest as error:  # the place is the header's, or the query's
+        raise InvalidRequest(str(error), cursor.source) from None
     except Unavailable as error:
         if wants_events(request):
             return retry_later(error)

@@ -7,11 +7,13 @@ on all but the last of them, so that a cut between two of them loses and repeats
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streamwell.core.errors import InvalidRequest
 
 _ID = re.compile(r"([A-Za-z0-9_-]{1,80}):([0-9]{1,10})(?:\.([0-9]{1,5}))?", re.ASCII)
+#: What an `EventSource` sends by itself.
+_HEADER = "Last-Event-ID"
 _SEQ = re.compile(r"-1|[0-9]{1,10}", re.ASCII)
 
 
@@ -21,6 +23,8 @@ class Cursor:
 
     after_seq: int = -1
     skip: int = 0
+    #: The field of a request that says so; another may say the same.
+    source: str = field(default="starting_after", compare=False)
 
 
 def frame_id(run_id: str, seq: int, part: int, num_parts: int) -> str:
@@ -41,9 +45,10 @@ def parse_event_id(event_id: str, run_id: str) -> Cursor:
     """
     match = _match(event_id)
     if match[1] != run_id:
-        raise InvalidRequest("the event id belongs to another run", "Last-Event-ID")
-    seq = int(match[2])
-    return Cursor(seq) if match[3] is None else Cursor(seq - 1, int(match[3]) + 1)
+        raise InvalidRequest("the event id belongs to another run", _HEADER)
+    seq, part = int(match[2]), match[3]
+    place = (seq, 0) if part is None else (seq - 1, int(part) + 1)
+    return Cursor(*place, source=_HEADER)
 
 
 def parse_starting_after(value: str) -> Cursor:
@@ -60,5 +65,5 @@ def parse_starting_after(value: str) -> Cursor:
 def _match(event_id: str) -> re.Match[str]:
     match = _ID.fullmatch(event_id)
     if match is None:
-        raise InvalidRequest("is not the id of an event of this server", "Last-Event-ID")
+        raise InvalidRequest("is not the id of an event of this server", _HEADER)
     return match

@@ -114,7 +114,9 @@ def describe_invalid(errors: Sequence[Any]) -> dict[str, Any]:
     if location[:1] == ["body"] or (location[:1] == ["query"] and location[1:]):
         del location[0]
     if not location:  # two fields that do not go together, or no object at all
-        if first["type"] != "value_error":
+        if first["type"] == "string_unicode":
+            message = "the name of a field has half a surrogate pair in it"
+        elif first["type"] != "value_error":
             message = "the body must be a JSON object, sent as application/json"
         return error_body(message, INVALID)
     param = f"{'.'.join(location):.{_LONGEST_PARAM}}"  # the names in it may be the client's own

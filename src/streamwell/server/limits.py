@@ -26,6 +26,8 @@ _LEFT = 499
 #: Seconds that a client whose body is too large may go on sending it, in all and from one piece to
 #: the next; nothing of it is kept.
 _LINGER_S, _PIECE_S = 30.0, 5.0
+#: Characters of a path in a line of the log.
+_LONGEST_PATH = 1000
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:/@+=-]{1,128}")
 
 
@@ -138,7 +140,7 @@ class RequestLog:
             write(
                 "request",
                 method=scope.get("method", "WEBSOCKET"),
-                path=scope["path"],
+                path=scope["path"][:_LONGEST_PATH],
                 status=status or _LEFT,
                 request_id=request_id.decode(),
                 duration_ms=round(_ms_since(started_s), 1),

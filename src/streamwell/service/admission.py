@@ -25,8 +25,8 @@ class Admission:
         """Admit nobody from now on."""
         self._is_closed = True
 
-    def admit(self, num_choices: int) -> None:
-        """Take room for a run's choices; `release` gives it back.
+    def admit(self, num_choices: int, field: str) -> None:
+        """Take room for a run's choices, of which `field` asks for so many; see `release`.
 
         Raises:
             ShuttingDown: admission is closed.
@@ -35,7 +35,7 @@ class Admission:
         """
         self.check_open()
         if num_choices > self._limit:
-            raise InvalidRequest(f"{num_choices} choices; at most {self._limit} are served", "n")
+            raise InvalidRequest(f"{num_choices} choices; at most {self._limit} are served", field)
         if self._num_live + num_choices > self._limit:
             raise Overloaded
         self._num_live += num_choices

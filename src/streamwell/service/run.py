@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 
+from streamwell.core.errors import StoreFailed
 from streamwell.core.types import EventKind, FinishReason, RunEvent, RunSpec, Usage
 from streamwell.service.generation import Finished, TextDelta, TextPipeline
 from streamwell.service.served_model import Encoder
@@ -138,6 +139,9 @@ class Run:
 
     def break_off(self, error: str, code: str) -> None:
         self.error, self.error_code = error, code
+
+    def lose_log(self) -> None:
+        self.break_off(str(StoreFailed()), "store_failed")
 
     def usage(self) -> Usage:
         prompt_tokens = sum(len(prompt) for prompt in self.spec.prompts)

@@ -211,7 +211,7 @@ class RunService:
         num_choices = len(request.prompts) * request.num_choices
         with model.in_use():
             try:
-                self._admission.admit(num_choices)
+                self._admission.admit(num_choices, "n" if request.num_choices > 1 else "prompt")
                 try:
                     spec = await accept(request, model)
                     self._admission.check_open()  # a drain may have begun meanwhile
@@ -296,4 +296,5 @@ class RunService:
     def _abandon(self, run_id: str) -> None:
         """Its log broke: what it would generate cannot be shown."""
         if (run := self._live.get(run_id)) is not None:
+            run.lose_log()
             self._cancel(run)

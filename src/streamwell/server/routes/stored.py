@@ -21,7 +21,7 @@ from streamwell.service.listing import list_runs
 
 router = APIRouter(route_class=ClosedRoute, prefix="/chat/completions", tags=["stored"])
 
-_METADATA = re.compile(r"metadata\[(.*)\]", re.DOTALL)
+_METADATA = re.compile(r"metadata\[(.+)\]", re.DOTALL)
 
 
 @router.get("", response_model=None)

@@ -95,12 +95,16 @@ def _is_prompt(value: object) -> bool:
     return isinstance(value, str)
 
 
+_Ids = Annotated[list[int], Field(min_length=1, max_length=MAX_PROMPT_IDS)]
+_Prompts = Annotated[list[str | _Ids], Field(min_length=1, max_length=MAX_PROMPTS)]
+
+
 class CompletionRequest(GenerationRequest):
     """`POST /v1/completions`."""
 
     truncate: TokenCount | None = None
     prompt: Annotated[
         list[str | list[int]],
-        BeforeValidator(_as_prompts),
+        BeforeValidator(_as_prompts, json_schema_input_type=str | _Ids | _Prompts),
         Field(min_length=1, max_length=MAX_PROMPTS),
     ]

@@ -6,6 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from streamwell.core.errors import InvalidRequest
 from streamwell.server.schemas.fields import (
     MAX_MESSAGES,
     GenerationRequest,
@@ -33,9 +34,10 @@ class StartRunRequest(GenerationRequest):
     @model_validator(mode="after")
     def _has_one_prompt(self) -> Self:
         if (self.prompt is None) == (self.messages is None):
-            raise ValueError("give either a prompt or messages")
+            field = "prompt" if self.prompt is None else "messages"
+            raise InvalidRequest("give either a prompt or messages", field)
         if self.raw and self.prompt is None:
-            raise ValueError("raw goes with a prompt")
+            raise InvalidRequest("raw goes with a prompt", "raw")
         return self
 
     def as_message(self) -> ChatMessage:
