@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -13,7 +14,8 @@ import h11
 import pytest
 from websockets.asyncio.client import connect
 
-from streamwell.server.serving import DrainingServer, _Connection, make_server
+from streamwell.server.connections import Connection
+from streamwell.server.serving import DrainingServer, make_server
 
 CHUNKED: list[tuple[bytes, bytes]] = []
 SIZED = [(b"content-length", b"10")]
@@ -46,13 +48,13 @@ def test_bodies_are_framed_as_h11_does(version: bytes, headers: list[tuple[bytes
     """Chunks where h11 sends chunks, and nothing around the data where it does not."""
     request = b"GET / HTTP/%b\r\nhost: test\r\n\r\n" % version
     expected = answers(h11.Connection(h11.SERVER), request, headers)
-    assert expected == answers(_Connection(h11.SERVER), request, headers)
+    assert expected == answers(Connection(h11.SERVER), request, headers)
 
 
 def test_an_answer_to_head_has_no_body() -> None:
     """Its headers say chunked, and yet no chunk may follow."""
     request = b"HEAD / HTTP/1.1\r\nhost: test\r\n\r\n"
-    ours, theirs = _Connection(h11.SERVER), h11.Connection(h11.SERVER)
+    ours, theirs = Connection(h11.SERVER), h11.Connection(h11.SERVER)
     for connection in (ours, theirs):
         connection.receive_data(request)
         connection.next_event()
@@ -77,7 +79,7 @@ def test_an_answer_to_head_has_no_body() -> None:
 )
 def test_a_target_may_name_the_server(target: bytes, path: bytes, host: bytes) -> None:
     """As it does to a proxy; what it says of the host counts, and the header's does not."""
-    connection = _Connection(h11.SERVER)
+    connection = Connection(h11.SERVER)
     connection.receive_data(b"OPTIONS %b HTTP/1.1\r\nhost: test\r\nx-a: b\r\n\r\n" % target)
 
     request = connection.next_event()
@@ -87,7 +89,74 @@ def test_a_target_may_name_the_server(target: bytes, path: bytes, host: bytes) -
     assert [(b"host", host), (b"x-a", b"b")] == list(request.headers)
 
 
+BOTH_LENGTHS = b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "reason"),
+    [
+        (b"nonsense\r\n\r\n", 400, "illegal request line"),
+        (b"GET / HTTP/1.1\r\n\r\n", 400, "Missing mandatory Host: header"),
+        (b"GET / HTTP/1.1\r\nhost: a\r\nx y: 1\r\n\r\n", 400, "illegal header line"),
+        (b"GET / HTTP/1.1\r\nhost: a\r\nx: " + b"y" * 20_000, 431, "buffer too long"),
+        (b"POST / HTTP/1.1\r\nhost: a\r\n" + BOTH_LENGTHS, 400, "contradict each other"),
+        (b"HEAD / HTTP/1.1\r\nhost: a\r\n" + BOTH_LENGTHS, 400, ""),
+        (b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nx\r\n", 400, "chunk"),
+    ],
+)
+def test_what_is_no_request_is_refused_as_everything_else_is(
+    sent: bytes, status: int, reason: str
+) -> None:
+    """An error body with the reason, before any application; and the connection ends.
+
+    A request of two lengths might be two for a proxy before us.
+    """
+
+    async def app(_scope: Any, receive: Any, _send: Any) -> None:  # noqa: ANN401 - ASGI's
+        assert "http.disconnect" == (await receive())["type"]
+
+    async def test() -> bytes:
+        async with _served(app) as (_, address):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(sent)
+            answer = await reader.read()
+            writer.close()
+        return answer
+
+    head, _, body = asyncio.run(test()).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert b"connection: close" in head.lower()
+    if not sent.startswith(b"HEAD"):
+        error = json.loads(body)["error"]
+        assert "invalid_request_error" == error["type"]
+        assert reason in error["message"]
+
+
 HEAD = b"POST / HTTP/1.1\r\nhost: test\r\n"
+
+
+def test_a_body_that_turns_to_nonsense_cuts_its_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """There is no place for an error in an answer that has begun, and none in the log."""
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
+        await receive()
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"yes", "more_body": True})
+        assert "http.disconnect" == (await receive())["type"]
+
+    async def test() -> None:
+        async with _served(app) as (_, address):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(HEAD + b"transfer-encoding: chunked\r\n\r\n1\r\na\r\n")
+            await reader.readuntil(b"yes\r\n")
+            writer.write(b"nonsense\r\n")
+            assert b"" == await reader.read()
+            writer.close()
+
+    asyncio.run(test())
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 UNFINISHED = [b"", HEAD, HEAD + b"content-length: 10\r\n\r\n123456789"]
 
 

@@ -8,10 +8,10 @@ from typing import Any
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import HTTPConnection
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streamwell.server.deps import Services, authorize, authorize_reader, sent_key
-from streamwell.server.errors import add_error_handlers
+from streamwell.server.errors import add_error_handlers, error_response
 from streamwell.server.hosts import HostCheck
 from streamwell.server.limits import BodyLimit, RequestLog
 from streamwell.server.page import Page
@@ -76,6 +76,7 @@ def _with_routes() -> FastAPI:
         redoc_url=None,
         openapi_url=None,
     )
+    app.router.default = _not_found
     app.include_router(ops.health_router)
     closed = [Depends(authorize)]
     app.include_router(ops.router, dependencies=closed)
@@ -96,3 +97,8 @@ def _with_routes() -> FastAPI:
         app.include_router(models.router, prefix=prefix, dependencies=closed)
         app.include_router(models.operators_router, prefix=prefix, dependencies=closed)
     return app
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    """For handshakes of WebSockets, too: Starlette's own answer to those is an empty 403."""
+    await error_response(404, "Not Found", code="not_found")(scope, receive, send)

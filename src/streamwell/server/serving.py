@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import FrameType
-from typing import Any
 
-import h11
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from streamwell.server.connections import Protocol
 from streamwell.server.frames import MAX_MESSAGE_BYTES, PING_S, WebSocketProtocol, quieten
-from streamwell.server.timed_requests import REQUEST_TIMEOUT_S, TimedRequests
-from streamwell.server.timed_writes import TimedWrites
+from streamwell.server.timed_requests import REQUEST_TIMEOUT_S
 
 Drain = Callable[[float], Awaitable[None]]
 
@@ -31,53 +27,6 @@ _CLOSE_TIMEOUT_S, _HURRIED_CLOSE_TIMEOUT_S = 5, 1
 #: Seconds that a connection may be idle between two requests. Clients and proxies close theirs
 #: within a minute; one that is closed here while a request is on its way fails that.
 _KEEP_ALIVE_S = 75
-#: Request line and headers together.
-MAX_HEADER_BYTES = 16 * 1024
-_URL = re.compile(rb"https?://(?P<host>[^/?]*)(?P<path>.*)", re.IGNORECASE)
-
-
-class _Connection(h11.Connection):
-    """h11, but the chunks of a body are framed at once: there is nothing about them to check.
-
-    What is sent is the same. h11 takes ten times as long for it, and that for every token. And a
-    request may name its target as it would to a proxy: servers have to take it (RFC 9112, 3.2.2).
-    """
-
-    _is_chunked = False
-
-    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        event = super().next_event()
-        if isinstance(event, h11.Request) and (url := _URL.fullmatch(event.target)):
-            others = [(name, value) for name, value in event.headers if name != b"host"]
-            return h11.Request(
-                method=event.method,
-                target=url["path"] if url["path"].startswith(b"/") else b"/" + url["path"],
-                headers=[(b"host", url["host"]), *others],
-                http_version=event.http_version,
-            )
-        return event
-
-    def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override] # h11 has overloads
-        if self._is_chunked and isinstance(event, h11.Data) and event.data:
-            return b"%x\r\n%b\r\n" % (len(event.data), event.data)
-        sent = super().send(event)
-        if isinstance(event, h11.Response):
-            self._is_chunked = b"\r\nTransfer-Encoding: chunked\r\n" in (sent or b"")
-        elif isinstance(event, h11.EndOfMessage):
-            self._is_chunked = False
-        return sent
-
-
-class _Protocol(TimedWrites, TimedRequests, H11Protocol):
-    """uvicorn's protocol on our connection."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - passed on as they come
-        super().__init__(*args, **options)
-        self.conn = _Connection(h11.SERVER, MAX_HEADER_BYTES)
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self.watch_writes()
 
 
 class DrainingServer(uvicorn.Server):
@@ -155,7 +104,7 @@ def make_server(
         app,
         # h11 bounds the size of headers, httptools does not (docs/decisions/0006)
         http=partial(  # type: ignore[arg-type] # only called
-            _Protocol, send_timeout_s=send_timeout_s, request_timeout_s=request_timeout_s
+            Protocol, send_timeout_s=send_timeout_s, request_timeout_s=request_timeout_s
         ),
         ws=partial(WebSocketProtocol, send_timeout_s=send_timeout_s),  # type: ignore[arg-type]
         ws_max_size=MAX_MESSAGE_BYTES,
