@@ -42,6 +42,8 @@ _CONTROL_CALLS = 64
 _CLOSE_S = 5.0
 _HEALTH_S = 2.0
 _REPORT_S = 60.0
+#: Seconds that a gateway stays apart until it has found its models.
+_LOAD_S = 10.0
 
 
 def engine_name(index: int) -> str:
@@ -108,7 +110,9 @@ class Gateway:
         # of this application, whatever name `serve run` or a config gave it
         self._runs.others = OtherGateways(serve.get_deployment_handle(GATEWAY))
         self._running = contextlib.AsyncExitStack()
-        await self._running.enter_async_context(self._application.running())
+        loading = await self._running.enter_async_context(self._application.running())
+        # Ray sends nobody here before; whoever has to wait for longer is told how far it has come
+        await asyncio.wait((loading,), timeout=_LOAD_S)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         return self._application.asgi
