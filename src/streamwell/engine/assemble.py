@@ -7,11 +7,10 @@ code. Nothing in a model folder is executed unless it is trusted.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -19,28 +18,23 @@ from streamwell.core.errors import LoadError
 from streamwell.engine.assembled import Assembled, Plan
 from streamwell.engine.checkpoint import Report, open_checkpoint, told_unused
 from streamwell.engine.families import describe
+from streamwell.engine.foreign_decoder import foreign_decoder, without_adapters
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model
-from streamwell.engine.native import BLOCK_SIZE, library
+from streamwell.engine.native import library
 from streamwell.engine.native_choice import (
     HelperBrokenError,
     NoHelperError,
-    check_helper,
     choose_helper,
     run_by,
     warnings_without,
 )
 from streamwell.engine.own_decoder import own_decoder
 from streamwell.engine.placement import PlacedWeights, device_of, dtype_of
-from streamwell.engine.quantization import in_effect
 from streamwell.engine.seq2seq import build as seq2seq
 from streamwell.engine.seq2seq.families import is_encoder_decoder
-from streamwell.engine.torch_model import TorchModel
 from streamwell.models.small_files import read_if_there
-from streamwell.models.weights import has_rounded_weights, is_gguf
-
-if TYPE_CHECKING:
-    from streamwell.engine.transformers_model import TransformersDecoder
+from streamwell.models.weights import has_rounded_weights
 
 
 def assemble(
@@ -101,12 +95,12 @@ def _assemble(plan: Plan) -> Assembled:
         return own_decoder(plan, spec)
     if plan.keeps_rounding:
         raise NoHelperError("Transformers' code runs it")
-    return _foreign(plan)
+    return foreign_decoder(plan)
 
 
 def _encoder_decoder(plan: Plan) -> Assembled:
     """Our own, natively or in PyTorch."""
-    config, told = _without_adapters(plan.config)
+    config, told = without_adapters(plan.config)
     device, dtype, max_model_len = plan.device, plan.dtype, plan.max_model_len
     seq2seq.check_options(config)
     generation_config = read_if_there(plan.path / "generation_config.json")
@@ -138,86 +132,3 @@ def _encoder_decoder(plan: Plan) -> Assembled:
         warnings=told,
         start_ids=spec.start_ids,
     )
-
-
-def _foreign(plan: Plan) -> Assembled:
-    """What our decoders do not know runs on Transformers' code."""
-    config = plan.config
-    if is_gguf(plan.path):
-        raise LoadError("GGUF files run on our decoders only, not on Transformers' code")
-    if config.model_impl in ("native", "torch"):
-        raise LoadError(f"--model-impl {config.model_impl} does not know this architecture")
-    if config.compile:
-        raise LoadError("--compile works with our decoders only, not on Transformers' code")
-    helper = _rounding_helper(plan)
-    plan.report("importing transformers", 0.1)
-    from streamwell.engine.stateful_model import StatefulModel, try_out_states
-    from streamwell.engine.transformers_model import TransformersDecoder
-
-    decoder = TransformersDecoder(
-        plan.path, plan.dtype, plan.device, trust_remote_code=config.trust_remote_code
-    )
-    stateful = StatefulModel(decoder, config.block_size) if decoder.layers_with_state else None
-    state_bytes = 0
-    if stateful is not None:
-        if config.num_speculative_tokens:
-            raise LoadError("nothing can be guessed for models that keep a state of each sequence")
-        state_bytes = try_out_states(stateful, decoder)
-    quantization, told = _pack(plan, decoder, helper)
-    if stateful is not None:
-        try_out_states(stateful, decoder, compares=False)
-    _, warnings = _without_adapters(config)
-    return Assembled(
-        model=stateful or TorchModel(decoder, config.block_size),
-        implementation="transformers",
-        quantization=quantization,
-        warnings=(*told_unused(decoder.unused), *warnings, *told),
-        state_bytes=state_bytes,
-    )
-
-
-def _rounding_helper(plan: Plan) -> ctypes.CDLL | None:
-    """The native helper, if weights of Transformers' code shall be rounded.
-
-    Raises:
-        LoadError: they cannot.
-    """
-    if plan.config.quantization == "none":
-        return None
-    if "quantization_config" in plan.model_config:
-        raise LoadError("--quantization does not go with weights that come rounded")
-    try:
-        # the cache is PyTorch's
-        config = msgspec.structs.replace(plan.config, block_size=BLOCK_SIZE)
-        helper = choose_helper(config, plan.dtype, plan.device, has_parts=True)
-        check_helper(helper)
-    except NoHelperError as reason:
-        warnings_without(plan.config, reason, can_round=False)
-        raise
-    return helper
-
-
-def _pack(
-    plan: Plan, decoder: TransformersDecoder, helper: ctypes.CDLL | None
-) -> tuple[str, tuple[str, ...]]:
-    """Pack linear layers on a CPU: what they are rounded to, and what is to be said."""
-    from streamwell.engine.transformers_linears import told
-
-    quantization = plan.config.quantization
-    if plan.device.type != "cpu" or "quantization_config" in plan.model_config:
-        return "none", ()
-    plan.report("packing weights", 0.9)
-    packed = decoder.pack(quantization, helper)
-    if quantization == "none":
-        return "none", ()
-    if not packed.widths:
-        raise LoadError("--quantization does not work with this model: its code needs the weights")
-    return in_effect(quantization, packed.widths), told(packed, quantization)
-
-
-def _without_adapters(config: EngineConfig) -> tuple[EngineConfig, tuple[str, ...]]:
-    """For a model that takes none, while others of the server may; and what is to be said."""
-    if not config.enable_lora:
-        return config, ()
-    told = "adapters cannot be added to this model: they work with our decoders only"
-    return msgspec.structs.replace(config, enable_lora=False), (told,)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import inspect
+import math
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,11 @@ from transformers.quantizers import AutoHfQuantizer
 from streamwell.core.errors import LoadError
 from streamwell.engine.attention import Attention
 from streamwell.engine.linear import Adapted, Linear, make_linear
+from streamwell.engine.native.functions import functions_of
 from streamwell.engine.native.linear import PackedLinear, storage_kind
 from streamwell.engine.quantization import head_quantization
 from streamwell.engine.state_cache import StatefulAttention, States
+from streamwell.engine.transformers_functions import replace_functions, restore_functions
 from streamwell.engine.transformers_linears import Packed, in_any_shape, pack_linears
 from streamwell.engine.transformers_probe import logits_of, probe
 from streamwell.models.claims import walk
@@ -41,6 +44,9 @@ from streamwell.models.weights import max_elements
 
 #: The name under which Transformers finds `attention_forward`.
 ATTENTION_NAME = "streamwell_paged"
+#: Tokens that functions in their place are tried out with, and what they may differ by: as much of
+#: the largest logit.
+_TRIED, _MARGIN = 70, 1e-3
 #: What Transformers says to a folder that it cannot load.
 _REFUSALS = (
     OSError,
@@ -106,23 +112,48 @@ class TransformersDecoder:
         return logits if len(logits) == len(rows) and not is_batch else logits[rows]
 
     @torch.inference_mode()
-    def pack(self, quantization: str, helper: ctypes.CDLL | None) -> Packed:
-        """Pack the linear layers for this CPU; with a quantization the native helper rounds them.
+    def use_functions_of(self, helper: ctypes.CDLL) -> bool:
+        """Have the native helper compute states of whole texts, if it does so as their code does.
 
-        The output layer is rounded to eight bits at least.
+        Whether it does so of what follows a state, too, must be tried out.
+        """
+        text = torch.arange(1, _TRIED + 1) * (self.vocab_size - 1) // _TRIED
+        expected = self.whole_text(text)
+        if not replace_functions(self._model, functions_of(helper)):
+            return False
+        margin = max(_MARGIN, 16 * torch.finfo(self.dtype).eps) * float(expected.abs().amax())
+        try:
+            error = float((self.whole_text(text) - expected).abs().amax())
+        except (NotImplementedError, RuntimeError, TypeError, ValueError):
+            error = math.inf
+        if error <= margin:
+            return True
+        self.use_own_functions()
+        return False
+
+    def use_own_functions(self) -> None:
+        """Have Transformers' code compute all states."""
+        restore_functions(self._model)
+
+    @torch.inference_mode()
+    def pack(self, quantization: str, helper: ctypes.CDLL | None) -> Packed:
+        """Pack the linear layers for this CPU, in the native helper if there is one.
+
+        With a quantization it rounds them, the output layer to eight bits at least.
         """
         run = functools.partial(self.whole_text, torch.zeros(2, dtype=torch.int64))
         head = self._model.get_output_embeddings()
+        fast_pairs = helper is None or bool(helper.sw_has_fast_pairs())
 
         def make(layer: torch.nn.Linear) -> Linear:
             if helper is None:
                 return make_linear(layer.weight.detach(), layer.bias)
             own = head_quantization(quantization) if layer is head else quantization
-            kind = storage_kind(layer.weight, own, self.dtype)
+            kind = storage_kind(layer.weight, own, self.dtype, fast_pairs=fast_pairs)
             packed = PackedLinear(helper, layer.weight.detach(), layer.bias, kind)
             return in_any_shape(packed, layer.out_features)
 
-        return pack_linears(self._model, run, make, copies_tied=helper is not None)
+        return pack_linears(self._model, run, make, copies_tied=quantization != "none")
 
     def new_states(self) -> States:
         """What its layers with a state know of a sequence that has not begun."""

@@ -11,7 +11,14 @@ from pathlib import Path
 import torch
 
 from streamwell.engine.native import FOLDER
-from streamwell.engine.native.structures import BatchStruct, LinearStruct, StackStruct
+from streamwell.engine.native.structures import (
+    BatchStruct,
+    DeltaRuleStruct,
+    LinearStruct,
+    ShortConvStruct,
+    StackStruct,
+    StateScanStruct,
+)
 
 _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "sw_has_bfloat16": (c_int32, []),
@@ -29,6 +36,9 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
         [POINTER(LinearStruct), c_void_p, c_int64, c_void_p, c_int32, c_int32, c_void_p],
     ),
     "sw_unpack_rows": (None, [POINTER(LinearStruct), c_void_p, c_int64, c_void_p]),
+    "sw_short_conv": (None, [POINTER(ShortConvStruct)]),
+    "sw_state_scan": (None, [POINTER(StateScanStruct)]),
+    "sw_delta_rule": (None, [POINTER(DeltaRuleStruct)]),
     "sw_pin_threads": (None, [POINTER(c_int32), c_int32]),
     "sw_decode": (None, [POINTER(StackStruct), POINTER(BatchStruct)]),
     "sw_encode": (None, [POINTER(StackStruct), POINTER(StackStruct), POINTER(BatchStruct)]),

@@ -139,7 +139,8 @@ class PackedLinear:
         """`[rows, k]` float32 to `[rows, n]`, or to `[rows, n / 2]` when gated."""
         x = x.contiguous()
         rows, width = x.shape[0], self.out_features
-        y = torch.zeros(rows, width // 2 if epilogue is Epilogue.GATE else width)
+        make = torch.zeros if epilogue is Epilogue.ACCUMULATE else torch.empty
+        y = make(rows, width // 2 if epilogue is Epilogue.GATE else width)
         workspace = make_workspace(self._library, rows, self.in_features)
         self._library.sw_linear(
             self.struct,

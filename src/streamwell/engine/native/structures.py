@@ -1,6 +1,7 @@
 """The helper's structures, field by field, and the numbers that it knows kinds of things by.
 
-They are those of `schemes.h`, `rows.h`, `attention.h`, `low_rank.h`, `experts.h` and `stack.h`.
+They are those of `schemes.h`, `rows.h`, `attention.h`, `low_rank.h`, `experts.h`, `stack.h`,
+`short_conv.h`, `delta_rule.h` and `state_scan.h`.
 """
 
 from __future__ import annotations
@@ -225,4 +226,66 @@ class BatchStruct(ctypes.Structure):
         ("between", c_void_p),
         ("logits", c_void_p),
         ("workspace", c_void_p),
+    ]
+
+
+class ShortConvStruct(ctypes.Structure):
+    """Tokens of some sequences, and those before them."""
+
+    _fields_ = [
+        ("x", c_void_p),
+        ("weight", c_void_p),
+        ("bias", c_void_p),
+        ("state", c_void_p),
+        ("y", c_void_p),
+        ("batch", c_int64),
+        ("tokens", c_int64),
+        ("channels", c_int64),
+        ("taps", c_int64),
+        ("activation", c_int32),
+    ]
+
+
+class StateScanStruct(ctypes.Structure):
+    """Tokens of some sequences, and their states in one layer of Mamba-2."""
+
+    _fields_ = [
+        ("x", c_void_p),
+        ("steps", c_void_p),
+        ("bias", c_void_p),
+        ("rates", c_void_p),
+        ("b", c_void_p),
+        ("c", c_void_p),
+        ("skips", c_void_p),
+        ("state", c_void_p),
+        ("out", c_void_p),
+        ("batch", c_int64),
+        ("tokens", c_int64),
+        ("heads", c_int64),
+        ("groups", c_int64),
+        ("head_dim", c_int64),
+        ("state_dim", c_int64),
+        ("has_softplus", c_int32),
+        ("shortest", c_float),
+        ("longest", c_float),
+    ]
+
+
+class DeltaRuleStruct(ctypes.Structure):
+    """Tokens of some sequences, and their states in one layer."""
+
+    _fields_ = [
+        ("query", c_void_p),
+        ("key", c_void_p),
+        ("value", c_void_p),
+        ("decay", c_void_p),
+        ("beta", c_void_p),
+        ("state", c_void_p),
+        ("out", c_void_p),
+        ("batch", c_int64),
+        ("tokens", c_int64),
+        ("key_heads", c_int64),
+        ("value_heads", c_int64),
+        ("key_dim", c_int64),
+        ("value_dim", c_int64),
     ]

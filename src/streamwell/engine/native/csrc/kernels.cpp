@@ -4,8 +4,11 @@
 // there is one pool of threads.
 #include <sched.h>
 
+#include "delta_rule.h"
 #include "saved_blocks.h"
+#include "short_conv.h"
 #include "stack.h"
+#include "state_scan.h"
 
 using namespace streamwell;
 
@@ -69,6 +72,12 @@ void sw_linear(const Linear* linear, const float* x, int64_t rows, float* y, int
 void sw_unpack_rows(const Linear* linear, const int64_t* rows, int64_t count, float* out) {
   unpack_rows(*linear, rows, count, out);
 }
+
+void sw_short_conv(const ShortConv* conv) { conv->run(); }
+
+void sw_state_scan(const StateScan* scan) { scan->run(); }
+
+void sw_delta_rule(const DeltaRule* rule) { rule->run(); }
 
 // Each compute thread stays on a processor of its own.
 void sw_pin_threads(const int32_t* processors, int32_t count) {
