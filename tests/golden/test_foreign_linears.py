@@ -16,6 +16,8 @@ from streamwell.core.errors import LoadError
 from streamwell.engine.linear import Linear, make_linear
 from streamwell.engine.loader import LoadedModel
 from streamwell.engine.native import library
+from streamwell.engine.native.linear import PackedLinear, storage_kind
+from streamwell.engine.native.tied_head import are_one, replace_both
 from streamwell.engine.transformers_linears import pack_linears
 
 pytestmark = [
@@ -36,7 +38,19 @@ def linears(model: LoadedModel) -> dict[str, nn.Linear]:
 
 
 def test_weights_are_there_once(tmp_path: Path) -> None:
-    """In the other layout; but for an output layer that is the embeddings, too."""
+    """In the other layout, and so is an output layer that is the embeddings, too."""
+    model = load_model(build("opt", tmp_path))
+    module: nn.Module = model.runner.model._decoder._model  # type: ignore[attr-defined]
+
+    assert [] == [name for name, m in linears(model).items() if m.weight.numel()]
+    assert 0 == module.get_input_embeddings().weight.numel()  # type: ignore[operator]
+
+
+def test_without_the_helper_an_output_layer_is_the_embeddings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch cannot read rows of what oneDNN has laid out: packed, it would be there twice."""
+    monkeypatch.setattr(library, "best", lambda: None)
     layers = linears(load_model(build("opt", tmp_path)))
 
     assert ["lm_head"] == [name for name, m in layers.items() if m.weight.numel()]
@@ -94,6 +108,54 @@ def test_without_the_helper_nothing_is_rounded(
     with pytest.raises(LoadError, match=r"int8 needs the native helper.*not compiled for this"):
         load_model(build("opt", tmp_path), quantization="int8", block_size=16)
     assert "none" == load_model(tmp_path).info.quantization
+
+
+class Tied(nn.Module):
+    """A model of embeddings and an output layer that is the same."""
+
+    def __init__(self, *, is_direct: bool) -> None:
+        super().__init__()
+        self.is_direct = is_direct
+        self.embedding, self.head = nn.Embedding(40, 32), nn.Linear(32, 40, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(ids)
+        return self.head(x + self.embedding.weight[3]) if self.is_direct else self.head(x)
+
+
+@pytest.mark.parametrize("is_direct", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_embeddings_are_read_from_the_output_layer(dtype: torch.dtype, *, is_direct: bool) -> None:
+    """To the last bit; where code wants the weights themselves, both stay."""
+    helper = library.best()
+    assert helper is not None
+    torch.manual_seed(0)
+    model, ids = Tied(is_direct=is_direct).to(dtype), torch.tensor([[0, 39], [3, 7]])
+    with torch.inference_mode():
+        rows, logits = model.embedding(ids), model(ids)
+        weight = model.head.weight.detach()
+        packed_head = PackedLinear(helper, weight, None, storage_kind(weight, "none"))
+        assert are_one(model.head, model.embedding)
+
+        replace_both(model.head, model.embedding, packed_head, lambda: model(ids))
+
+        assert torch.equal(rows, model.embedding(ids))
+        torch.testing.assert_close(model(ids), logits)
+    assert is_direct == are_one(model.head, model.embedding)
+    assert (40 * 32 if is_direct else 0) == model.head.weight.numel()
+
+
+def test_other_output_layers_are_not_the_embeddings() -> None:
+    """With weights of their own, of another class, or with embeddings that are changed by use."""
+    head, embedding = nn.Linear(4, 8), nn.Embedding(8, 4)
+    assert not are_one(head, embedding)
+
+    head.weight = embedding.weight
+    assert are_one(head, embedding)
+    assert not are_one(None, embedding)
+    embedding.max_norm = 1.0
+    assert not are_one(head, embedding)
 
 
 class Direct(nn.Module):
