@@ -81,17 +81,14 @@ struct DeltaRule {
   template <int width>
   void step(float* columns, const float* last_k, const float* k, const float* q, float kept, float rate,
             const float* values, F32 (&delta)[width], float* result) const {
-    F32 known[width], read[width], added[width];
-    repeat<width>([&](int c) {
-      known[c] = read[c] = zero();
-      added[c] = delta[c];  // nobody else can see it: it stays in its register
-    });
+    F32 known[width], read[width];
+    repeat<width>([&](int c) { known[c] = read[c] = zero(); });
     const F32 decayed = broadcast(kept);
     for (int64_t i = 0; i < key_dim; ++i) {
       const F32 last = broadcast(last_k[i]), own = broadcast(k[i]), asked = broadcast(q[i]);
       repeat<width>([&](int c) {
         float* const place = columns + (i * width + c) * kLanes;
-        const F32 lanes = mul(decayed, fma(last, added[c], load(place)));
+        const F32 lanes = mul(decayed, fma(last, delta[c], load(place)));
         store(place, lanes);
         known[c] = fma(own, lanes, known[c]);
         read[c] = fma(asked, lanes, read[c]);
