@@ -124,6 +124,9 @@ def test_sequences_are_nothing_to_each_other(helper: ctypes.CDLL) -> None:
         {"cu_seqlens": torch.tensor([0, 2])},
         {"value": torch.zeros(1, 2, 1, 8)},
         {"key": torch.zeros(1, 2, 2, 16), "query": torch.zeros(1, 2, 2, 16)},
+        {"g": torch.zeros(1, 1, 1)},
+        {"beta": torch.zeros(1, 2)},
+        {"initial_state": torch.zeros(1, 1, 8, 16)},
     ],
     ids=lambda changes: next(iter(changes)),
 )
@@ -238,6 +241,10 @@ def test_the_scan_goes_on_where_it_was_cut(helper: ctypes.CDLL, cut: int) -> Non
         {"seq_idx": torch.zeros(1, 2)},
         {"B": torch.zeros(1, 2, 1, 8)},
         {"B": torch.zeros(1, 2, 3, 16)},
+        {"C": torch.zeros(1, 2, 1, 32)},
+        {"dt": torch.zeros(1, 2, 1)},
+        {"D": torch.zeros(1)},
+        {"initial_states": torch.zeros(1, 2, 16, 8)},
     ],
     ids=lambda changes: next(iter(changes)),
 )
@@ -288,3 +295,24 @@ def test_another_convolution_is_refused() -> None:
     for options in ({"activation": "gelu"}, {"seq_idx": torch.zeros(1, 3)}):
         with pytest.raises(NotImplementedError):
             ShortConv(helper).whole(x, weight, None, **options)  # type: ignore[arg-type]
+    for conv_weight, bias in ((weight[:8], None), (weight, torch.zeros(8))):
+        with pytest.raises(NotImplementedError):
+            ShortConv(helper).whole(x, conv_weight, bias)
+    with pytest.raises(NotImplementedError):
+        ShortConv(helper).step(x[..., :1], torch.zeros(1, 8, 4), weight)
+
+
+def test_a_step_that_is_no_number_is_not_lost() -> None:
+    """Nor is anything after it."""
+    helper = library.best()
+    assert helper is not None
+    shape = (1, 4, 2, 1, 16, 16)
+    inputs, heads = scan_inputs(shape), heads_of(shape)
+    inputs["dt"][0, 2, 1] = float("nan")
+
+    out, state = scan_of(StateScan(helper).whole, inputs, heads, scan_state_of(shape))
+
+    assert out[0, 2:, 1].isnan().all()
+    assert out[0, :2].isfinite().all()
+    assert out[0, :, 0].isfinite().all()
+    assert [False, True] == [bool(part.isnan().all()) for part in state[0]]

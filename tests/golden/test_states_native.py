@@ -60,12 +60,13 @@ def test_what_computes_something_else_is_not_used(
 
     monkeypatch.setattr(DeltaRule, "__call__", other)
 
-    decoder = load_model(build("qwen3-5", tmp_path)).runner.model._decoder  # type: ignore[attr-defined]
+    model = load_model(build("qwen3-5", tmp_path))
 
-    assert set() == own_methods(decoder._model)
+    assert set() == own_methods(model.runner.model._decoder._model)  # type: ignore[attr-defined]
+    assert ["PyTorch computes states"] == [text[:23] for text in model.info.warnings]
 
 
-@pytest.mark.parametrize("error", [NotImplementedError, None])
+@pytest.mark.parametrize("error", [NotImplementedError, TypeError, None])
 def test_what_computes_something_else_after_a_state_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception] | None
 ) -> None:

@@ -101,11 +101,12 @@ BOTH_LENGTHS = b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc
         (b"GET / HTTP/1.1\r\nhost: a\r\nx: " + b"y" * 20_000, 431, "buffer too long"),
         (b"POST / HTTP/1.1\r\nhost: a\r\n" + BOTH_LENGTHS, 400, "contradict each other"),
         (b"HEAD / HTTP/1.1\r\nhost: a\r\n" + BOTH_LENGTHS, 400, ""),
+        (b"HEAD / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nx\r\n", 400, ""),
         (b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nx\r\n", 400, "chunk"),
     ],
 )
 def test_what_is_no_request_is_refused_as_everything_else_is(
-    sent: bytes, status: int, reason: str
+    sent: bytes, status: int, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An error body with the reason, before any application; and the connection ends.
 
@@ -126,6 +127,7 @@ def test_what_is_no_request_is_refused_as_everything_else_is(
     head, _, body = asyncio.run(test()).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status)
     assert b"connection: close" in head.lower()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
     if not sent.startswith(b"HEAD"):
         error = json.loads(body)["error"]
         assert "invalid_request_error" == error["type"]

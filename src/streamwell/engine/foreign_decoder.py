@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from streamwell.engine.stateful_model import StatefulModel
     from streamwell.engine.transformers_model import TransformersDecoder
 
+_SLOW = "PyTorch computes states, more slowly than the native helper, which comes to something else"
+
 
 def foreign_decoder(plan: Plan) -> Assembled:
     """A decoder on Transformers' code that has been tried out.
@@ -55,8 +57,9 @@ def foreign_decoder(plan: Plan) -> Assembled:
     else:
         if config.num_speculative_tokens:
             raise LoadError("nothing can be guessed for models that keep a state of each sequence")
-        model, state_bytes = _with_states(plan, decoder, helper)
+        model, state_bytes, slow = _with_states(plan, decoder, helper)
         quantization, told = _pack(plan, decoder, helper)
+        told += slow
         try_out_states(model, decoder, compares=False)
     _, without = without_adapters(config)
     return Assembled(
@@ -81,18 +84,23 @@ def _check_options(plan: Plan) -> None:
 
 def _with_states(
     plan: Plan, decoder: TransformersDecoder, helper: ctypes.CDLL | None
-) -> tuple[StatefulModel, int]:
-    """The model and the bytes of a sequence's states, which the helper computes if it can."""
+) -> tuple[StatefulModel, int, tuple[str, ...]]:
+    """The model, the bytes of a sequence's states, and what is to be said.
+
+    The helper computes them, if it can.
+    """
     from streamwell.engine.stateful_model import StatefulModel, try_out_states
 
     model = StatefulModel(decoder, plan.config.block_size)
-    if helper is not None and decoder.use_functions_of(helper):
+    is_used = None if helper is None else decoder.use_functions_of(helper)
+    if is_used:
         try:
-            return model, try_out_states(model, decoder)
-        except (LoadError, NotImplementedError):
+            return model, try_out_states(model, decoder), ()
+        except (LoadError, RuntimeError, TypeError, ValueError):
             decoder.use_own_functions()
             model = StatefulModel(decoder, plan.config.block_size)
-    return model, try_out_states(model, decoder)
+    slow = () if is_used is None else (_SLOW,)
+    return model, try_out_states(model, decoder), slow
 
 
 def _pack(

@@ -30,10 +30,14 @@ class Connection(h11.Connection):
     _is_chunked = False
     #: Why the client's bytes were refused.
     refusal: h11.RemoteProtocolError | None = None
+    #: The answer to the latest request has no body.
+    is_head = False
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         try:
             event = super().next_event()
+            if isinstance(event, h11.Request):
+                self.is_head = event.method == b"HEAD"
             return _checked(event) if isinstance(event, h11.Request) else event
         except h11.RemoteProtocolError as error:
             self.refusal = error
@@ -104,6 +108,7 @@ class Protocol(TimedWrites, TimedRequests, H11Protocol):
             (b"connection", b"close"),
         ]
         response = h11.Response(status_code=status, headers=headers)
-        for event in (response, h11.Data(data=body), h11.EndOfMessage()):
+        data = h11.Data(data=b"" if self.conn.is_head else body)
+        for event in (response, data, h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()

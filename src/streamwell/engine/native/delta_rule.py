@@ -50,11 +50,17 @@ class DeltaRule:
         """
         batch, num_tokens, num_key_heads, key_dim = query.shape
         num_value_heads, value_dim = value.shape[-2:]
-        is_other = not use_qk_l2norm_in_kernel or cu_seqlens is not None
+        state_shape = (batch, num_value_heads, key_dim, value_dim)
+        fits = (
+            (query.shape, value.shape[:2]) == (key.shape, query.shape[:2])
+            and g.shape == beta.shape == value.shape[:3]
+            and (initial_state is None or initial_state.shape == state_shape)
+        )
+        is_other = not use_qk_l2norm_in_kernel or cu_seqlens is not None or not fits
         if is_other or value_dim % _LANES or num_value_heads % num_key_heads:
             raise NotImplementedError("another kind of gated delta rule")
         if initial_state is None:
-            state = torch.zeros(batch, num_value_heads, key_dim, value_dim)
+            state = torch.zeros(state_shape)
         else:
             state = initial_state.float().contiguous()
         inputs = [tensor.float().contiguous() for tensor in (query, key, value, g, beta)]

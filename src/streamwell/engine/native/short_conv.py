@@ -51,6 +51,7 @@ class ShortConv:
         weight: torch.Tensor,
         bias: torch.Tensor | None = None,
         activation: str | None = None,
+        **_others: object,
     ) -> torch.Tensor:
         """The same after the tokens in `conv_state`, `[batch, channels, some]`: it moves on.
 
@@ -74,13 +75,16 @@ class ShortConv:
         state: torch.Tensor | None,
         activation: str | None,
     ) -> torch.Tensor:
-        if activation not in _ACTIVATIONS:
-            raise NotImplementedError(f"a convolution with {activation}")
+        batch, num_channels, num_tokens = hidden_states.shape
+        fits = len(weight) == num_channels and (bias is None or len(bias) == num_channels)
+        if state is not None:
+            fits = fits and state.shape == (batch, weight.shape[1], num_channels)
+        if activation not in _ACTIVATIONS or not fits:
+            raise NotImplementedError("another kind of convolution")
         x = hidden_states.transpose(1, 2).float().contiguous()
         taps = weight.t().float().contiguous()
         bias = None if bias is None else bias.float().contiguous()
         y = torch.empty_like(x)
-        batch, num_tokens, num_channels = x.shape
         self._library.sw_short_conv(
             ShortConvStruct(
                 *map(address, (x, taps, bias, state, y)),

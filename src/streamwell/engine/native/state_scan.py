@@ -121,7 +121,13 @@ class StateScan:
         limits: tuple[bool, float, float],
     ) -> torch.Tensor:
         """`of_heads`: the bias of steps, rates and skips; `limits`: softplus and two bounds."""
-        if b.shape[3] % _LANES or x.shape[2] % b.shape[2]:
+        fits = (
+            (b.shape, b.shape[:2]) == (c.shape, x.shape[:2])
+            and steps.shape == x.shape[:3]
+            and state.shape == (len(x), *x.shape[2:], b.shape[3])
+            and all(each is None or each.shape == x.shape[2:3] for each in of_heads)
+        )
+        if not fits or b.shape[3] % _LANES or x.shape[2] % b.shape[2]:
             raise NotImplementedError("another kind of scan")
         x, steps, b, c = (tensor.float().contiguous() for tensor in (x, steps, b, c))
         bias, rates, skips = (None if x is None else x.float().contiguous() for x in of_heads)

@@ -44,7 +44,7 @@ struct StateScan {
   float size_of(int64_t i) const {
     float size = steps[i] + (bias ? bias[i % heads] : 0.0f);
     if (has_softplus && size <= 20.0f) size = std::log1p(std::exp(size));
-    return std::min(longest, std::max(shortest, size));
+    return std::min(std::max(size, shortest), longest);  // what is not a number stays so
   }
 
   // Some rows of the state of one head of one sequence, over all tokens.
