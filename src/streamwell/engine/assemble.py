@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from streamwell.core.errors import LoadError
-from streamwell.engine.assembled import Assembled, Plan
+from streamwell.engine.assembled import Assembled, Plan, without_adapters
 from streamwell.engine.checkpoint import Report, open_checkpoint, told_unused
 from streamwell.engine.families import describe
-from streamwell.engine.foreign_decoder import foreign_decoder, without_adapters
+from streamwell.engine.foreign_decoder import foreign_decoder
 from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model
 from streamwell.engine.native import library

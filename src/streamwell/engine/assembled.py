@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from streamwell.engine.checkpoint import Report
@@ -54,3 +55,11 @@ class Assembled:
     state_bytes: int = 0
     #: Where adapters are added, if it may have some.
     adapters: AdapterTable[Any] | None = None
+
+
+def without_adapters(config: EngineConfig) -> tuple[EngineConfig, tuple[str, ...]]:
+    """For a model that takes none, while others of the server may; and what is to be said."""
+    if not config.enable_lora:
+        return config, ()
+    told = "adapters cannot be added to this model: they work with our decoders only"
+    return msgspec.structs.replace(config, enable_lora=False), (told,)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from streamwell.core.errors import LoadError
-from streamwell.engine.assembled import Assembled, Plan
+from streamwell.engine.assembled import Assembled, Plan, without_adapters
 from streamwell.engine.checkpoint import told_unused
-from streamwell.engine.messages import EngineConfig
 from streamwell.engine.model_runner import Model
 from streamwell.engine.native import BLOCK_SIZE
 from streamwell.engine.native_choice import (
@@ -140,11 +139,3 @@ def _helper(plan: Plan) -> tuple[ctypes.CDLL | None, tuple[str, ...]]:
             return None, warnings_without(plan.config, reason, can_round=False)
         return None, ()
     return helper, ()
-
-
-def without_adapters(config: EngineConfig) -> tuple[EngineConfig, tuple[str, ...]]:
-    """For a model that takes none, while others of the server may; and what is to be said."""
-    if not config.enable_lora:
-        return config, ()
-    told = "adapters cannot be added to this model: they work with our decoders only"
-    return msgspec.structs.replace(config, enable_lora=False), (told,)

@@ -18,7 +18,7 @@ from torch.nn import functional
 from streamwell.engine.linear import Linear
 
 #: What code does that asks a layer for its weights, and finds none.
-_FAILURES = (AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError)
+MISSES_WEIGHTS = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _called(model: nn.Module, run: Callable[[], torch.Tensor]) -> list[nn.Linear
     with _without_weights(layers, called):
         try:
             run()
-        except _FAILURES:
+        except MISSES_WEIGHTS:
             return []
     return list(called)
 

@@ -74,10 +74,10 @@ def check_embeddings(config: Mapping[str, Any], shape: Sequence[int]) -> None:
     Raises:
         LoadError: names the field that says otherwise.
     """
-    for names, size in zip((("vocab_size",), _WIDTHS), shape, strict=True):
-        for name in names:
-            if (said := config.get(name)) not in (None, size):
-                raise LoadError(f"config.json: {name} is {said}, but the embeddings have {size}")
+    vocab_size, width = shape
+    for name, size in {"vocab_size": vocab_size, **dict.fromkeys(_WIDTHS, width)}.items():
+        if (said := config.get(name)) not in (None, size):
+            raise LoadError(f"config.json: {name} is {said}, but the embeddings have {size}")
 
 
 def _check_types(tensors: Mapping[str, TensorInfo]) -> None:

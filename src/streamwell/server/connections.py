@@ -36,9 +36,10 @@ class Connection(h11.Connection):
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         try:
             event = super().next_event()
-            if isinstance(event, h11.Request):
-                self.is_head = event.method == b"HEAD"
-            return _checked(event) if isinstance(event, h11.Request) else event
+            if not isinstance(event, h11.Request):
+                return event
+            self.is_head = event.method == b"HEAD"
+            return _checked(event)
         except h11.RemoteProtocolError as error:
             self.refusal = error
             raise

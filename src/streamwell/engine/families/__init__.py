@@ -174,8 +174,9 @@ def missed_biases(config: Mapping[str, Any], weights: CanonicalWeights) -> list[
     return [
         flag
         for flag, layer in _BIASES.items()
-        if inner.get(flag) is True and f"{layer}.weight" in weights
-        if f"{layer}.bias" not in weights
+        if inner.get(flag) is True
+        and f"{layer}.weight" in weights
+        and f"{layer}.bias" not in weights
     ]
 
 

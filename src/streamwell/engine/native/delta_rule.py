@@ -50,19 +50,13 @@ class DeltaRule:
         """
         batch, num_tokens, num_key_heads, key_dim = query.shape
         num_value_heads, value_dim = value.shape[-2:]
-        state_shape = (batch, num_value_heads, key_dim, value_dim)
-        fits = (
-            (query.shape, value.shape[:2]) == (key.shape, query.shape[:2])
-            and g.shape == beta.shape == value.shape[:3]
-            and (initial_state is None or initial_state.shape == state_shape)
-        )
-        is_other = not use_qk_l2norm_in_kernel or cu_seqlens is not None or not fits
-        if is_other or value_dim % _LANES or num_value_heads % num_key_heads:
-            raise NotImplementedError("another kind of gated delta rule")
         if initial_state is None:
-            state = torch.zeros(state_shape)
+            state = torch.zeros(batch, num_value_heads, key_dim, value_dim)
         else:
             state = initial_state.float().contiguous()
+        is_other = not use_qk_l2norm_in_kernel or cu_seqlens is not None
+        if is_other or not _fit(query, key, value, g, beta, state):
+            raise NotImplementedError("another kind of gated delta rule")
         inputs = [tensor.float().contiguous() for tensor in (query, key, value, g, beta)]
         out = torch.empty(batch, num_tokens, num_value_heads, value_dim)
         self._library.sw_delta_rule(
@@ -77,3 +71,23 @@ class DeltaRule:
             )
         )
         return out.to(query.dtype), state if output_final_state else None
+
+
+def _fit(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    g: torch.Tensor,
+    beta: torch.Tensor,
+    state: torch.Tensor,
+) -> bool:
+    """Whether these are of the shapes that they should have, and that the helper computes."""
+    batch, _, num_key_heads, key_dim = query.shape
+    num_value_heads, value_dim = value.shape[-2:]
+    return (
+        (query.shape, query.shape[:2]) == (key.shape, value.shape[:2])
+        and g.shape == beta.shape == value.shape[:3]
+        and state.shape == (batch, num_value_heads, key_dim, value_dim)
+        and value_dim % _LANES == 0
+        and num_value_heads % num_key_heads == 0
+    )

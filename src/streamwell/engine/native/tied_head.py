@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from streamwell.engine.native.linear import PackedLinear
-from streamwell.engine.transformers_linears import in_any_shape
+from streamwell.engine.transformers_linears import MISSES_WEIGHTS, in_any_shape
 
 
 def are_one(head: Any, embedding: Any) -> bool:  # noqa: ANN401 - Transformers is not typed
@@ -35,7 +35,7 @@ def replace_both(
     head.weight = embedding.weight = nn.Parameter(weight.detach().new_empty(0), requires_grad=False)
     try:
         run()
-    except (AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError):
+    except MISSES_WEIGHTS:
         del head.forward, embedding.forward
         head.weight = embedding.weight = weight
 
