@@ -3,7 +3,8 @@
 Measures how fast memory is read and matrices are multiplied, and works out the most tokens per
 second that any engine could reach with a model. A decode step reads all weights once and the keys
 and values of every stream; it also has to multiply. Whatever takes longer is the bound; nothing
-else is counted, so that no engine can quite reach it.
+else is counted, so that no engine can quite reach it, but one that has fewer bytes to read: ours
+has bfloat16 weights in 12 bits.
 """
 
 from __future__ import annotations

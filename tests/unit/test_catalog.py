@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from streamwell.core.errors import NotEnoughMemory
 from streamwell.models import catalog, memory
+from streamwell.models.outline import size_in_memory, size_on_disk
 
 
 @pytest.fixture
@@ -76,6 +79,22 @@ def test_what_is_larger_than_what_is_left_is_refused(monkeypatch: pytest.MonkeyP
     for too_large in [(1001, "none", 0), (1700, "int8", 0), (501, "none", 500)]:
         with pytest.raises(NotEnoughMemory, match="300 MiB are free"):
             memory.check_fits(*too_large)
+
+
+def test_coded_matrices_take_three_quarters(tmp_path: Path) -> None:
+    """Those in bfloat16; norms, and what is saved in other types, stay as large as their files."""
+    tensors = {
+        "model.norm.weight": torch.zeros(64, dtype=torch.bfloat16),
+        "model.layers.0.mlp.up_proj.weight": torch.zeros(64, 32, dtype=torch.bfloat16),
+        "lm_head.weight": torch.zeros(64, 32),
+    }
+    (tmp_path / "config.json").write_text("{}")
+    save_file(tensors, tmp_path / "model.safetensors")
+
+    size = size_in_memory(tmp_path, keeps_rounding=True)
+
+    assert size == size_on_disk(tmp_path)
+    assert size - 64 * 32 * 2 // 4 == size_in_memory(tmp_path, keeps_rounding=True, is_coded=True)
 
 
 def test_a_container_has_its_own_limit(tmp_path: Path) -> None:

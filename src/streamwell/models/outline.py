@@ -71,19 +71,21 @@ def size_on_disk(path: Path) -> int:
     return sum(file.stat().st_size for file in weight_files(path))
 
 
-def size_in_memory(path: Path, *, keeps_rounding: bool) -> int:
+def size_in_memory(path: Path, *, keeps_rounding: bool, is_coded: bool = False) -> int:
     """Bytes of the same once they are loaded, at the least.
 
     What is rounded in a GGUF file or in MXFP4 is either kept so, at 4.5 to 8.5 bits, or takes two
     bytes a number; what is computed as one layer and is of several types takes 8.5. To read the
-    header of a GGUF file takes up to a second; of other files it is the size on disk.
+    header of a GGUF file takes up to a second; of other files it is the size on disk, but for
+    matrices in bfloat16 if they are `is_coded`, in 12 bits.
 
     Raises:
         LoadError: there are none.
         OSError: one of the files is missing.
     """
     if not is_gguf(path):
-        return size_on_disk(path) + (0 if keeps_rounding else _spread_out(path))
+        spread_out = 0 if keeps_rounding else _spread_out(path)
+        return size_on_disk(path) + spread_out - (_saved_by_codes(path) if is_coded else 0)
     tensors = read_headers(path)
     if not keeps_rounding:
         return sum(_bytes_of_floats(tensor) for tensor in tensors.values())
@@ -94,6 +96,12 @@ def _spread_out(path: Path) -> int:
     """What numbers in MXFP4 take more as floats, of four times as many bytes."""
     tensors = read_headers(path).items()
     return sum(3 * (t.end - t.begin) for name, t in tensors if MXFP4_BLOCKS.fullmatch(name))
+
+
+def _saved_by_codes(path: Path) -> int:
+    """A quarter of the bytes of matrices in bfloat16."""
+    tensors = read_headers(path).values()
+    return sum(t.end - t.begin for t in tensors if t.dtype == "BF16" and len(t.shape) > 1) // 4
 
 
 def _bytes_of_floats(tensor: TensorInfo) -> int:

@@ -76,19 +76,23 @@ def check_memory(settings: Settings, path: Path, draft: str | None) -> None:
     if not settings.check_memory or settings.engine == "scripted":
         return
     try:
-        keeps_rounding = _keeps_rounding(settings)
-        folders = [path, *([Path(draft)] if draft else [])]
-        weight_bytes = sum(size_in_memory(each, keeps_rounding=keeps_rounding) for each in folders)
+        is_native = _may_be_native(settings)
+        keeps_rounding = is_native and settings.quantization == "auto"
+        is_coded = is_native and settings.quantization in ("auto", "none")
+        weight_bytes = sum(
+            size_in_memory(each, keeps_rounding=keeps_rounding, is_coded=is_coded)
+            for each in [path, *([Path(draft)] if draft else [])]
+        )
     except (LoadError, OSError):
         return
     check_fits(weight_bytes, settings.quantization, _MIB * (settings.kv_cache_mib or 0))
 
 
-def _keeps_rounding(settings: Settings) -> bool:
-    """Whether the native helper may run a model: what is rounded stays so there alone."""
+def _may_be_native(settings: Settings) -> bool:
+    """Whether the native helper may run a model: only there weights stay rounded, or are coded."""
     may_run = settings.model_impl in ("auto", "native") and not settings.compile
     is_usual = settings.block_size == native.BLOCK_SIZE and settings.device in ("auto", "cpu")
-    return settings.quantization == "auto" and may_run and is_usual and native.is_compiled()
+    return may_run and is_usual and native.is_compiled()
 
 
 def adapter_of(name: str, base: ServedModel, path: Path, *, is_at_start: bool) -> ServedAdapter:

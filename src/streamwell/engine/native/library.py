@@ -24,10 +24,11 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "sw_has_bfloat16": (c_int32, []),
     "sw_has_fast_pairs": (c_int32, []),
     "sw_pair_key_dim": (c_int64, [c_int64]),
-    "sw_packed_bytes": (c_int64, [c_int32, c_int64, c_int64]),
+    "sw_panel_bytes": (c_int64, [c_int32, c_int64]),
+    "sw_coded_panel_bytes": (c_int64, [c_int32, c_void_p, c_int32, c_int64, c_int64]),
     "sw_pack": (
         None,
-        [c_int32, c_void_p, c_int32, c_int64, c_int64, c_void_p, c_void_p, c_void_p],
+        [c_int32, c_void_p, c_int32, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_void_p],
     ),
     "sw_pack_saved": (None, [c_int32, c_void_p, c_int64, c_int64, c_void_p]),
     "sw_workspace_bytes": (c_int64, [c_int64, c_int64]),

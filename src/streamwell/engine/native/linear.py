@@ -30,6 +30,9 @@ _KEPT_AS = {
     "Q6_K": Kind.INT6_K,
     "MXFP4": Kind.MXFP4,
 }
+_CODED = {Kind.BFLOAT16_PAIRS: Kind.CODED_PAIRS, Kind.BFLOAT16: Kind.CODED_BFLOAT16}
+#: How many of a panel's bytes may be left: 0.75, and more the more weights are not like the others.
+_WORTH_CODING = 0.8
 #: Outputs that lie together.
 PANEL = 32
 
@@ -70,8 +73,8 @@ def are_stored(weights: Mapping[str, torch.Tensor]) -> bool:
 class PackedLinear:
     """`[n, k]` weights in the layout of `csrc/schemes.h`, and the structure that points to them.
 
-    16-bit weights keep their bits. The arithmetic is float32 all the same, except with pairs of
-    bfloat16, whose other factor is rounded to that too.
+    16-bit weights keep their bits; of bfloat16 they take 12 (`csrc/coding.h`). The arithmetic is
+    float32 all the same, except with pairs of bfloat16, whose other factor is rounded to that too.
     """
 
     def __init__(
@@ -88,14 +91,16 @@ class PackedLinear:
         columns = -(-n // PANEL) * PANEL
         memory = memory or WeightMemory()
         self._library = library
-        self._weights = memory.take(library.sw_packed_bytes(kind, n, k))
         self._scales = memory.floats(columns) if kind is Kind.INT8 else None
         self._offsets = memory.floats(columns) if kind is Kind.INT8 else None
         self._bias = None
         if bias is not None:
             self._bias = memory.floats(columns)
             self._bias[:n] = bias
-        self._pack(weight, kind)
+        if isinstance(weight, SavedRows):
+            panel_bytes = self._pack_saved(weight, kind, memory)
+        else:
+            kind, panel_bytes = self._pack(weight, kind, memory)
         self.out_features, self.in_features = n, k
         self.struct = LinearStruct(
             self._weights.data_ptr(),
@@ -104,31 +109,41 @@ class PackedLinear:
             address(self._offsets),
             n,
             k,
+            panel_bytes,
             kind,
             factor,
             n,
             None,
         )
 
-    def _pack(self, weight: torch.Tensor | SavedRows, kind: Kind) -> None:
-        if isinstance(weight, SavedRows):
-            blocks, number = weight.blocks.contiguous(), KEPT[weight.kind].number
-            self._library.sw_pack_saved(
-                number, blocks.data_ptr(), *weight.shape, self._weights.data_ptr()
-            )
-            return
-        if kind is Kind.BFLOAT16:
-            weight = weight.bfloat16()
-        weight = weight.contiguous()
+    def _pack_saved(self, weight: SavedRows, kind: Kind, memory: WeightMemory) -> int:
+        n, k = weight.shape
+        panel_bytes: int = self._library.sw_panel_bytes(kind, k)
+        self._weights = memory.take(-(-n // PANEL) * panel_bytes)
+        blocks, number = weight.blocks.contiguous(), KEPT[weight.kind].number
+        self._library.sw_pack_saved(number, blocks.data_ptr(), n, k, self._weights.data_ptr())
+        return panel_bytes
+
+    def _pack(self, weight: torch.Tensor, kind: Kind, memory: WeightMemory) -> tuple[Kind, int]:
+        """The kind that they come to, coded where that is worth it, and the bytes of a panel."""
+        n, k = weight.shape
+        weight = (weight.bfloat16() if kind is Kind.BFLOAT16 else weight).contiguous()
+        source = weight.data_ptr(), _STORED[weight.dtype], n, k
+        panel_bytes: int = self._library.sw_panel_bytes(kind, k)
+        if kind in _CODED:
+            coded_bytes = self._library.sw_coded_panel_bytes(_CODED[kind], *source)
+            if coded_bytes < _WORTH_CODING * panel_bytes:
+                kind, panel_bytes = _CODED[kind], coded_bytes
+        self._weights = memory.take(-(-n // PANEL) * panel_bytes)
         self._library.sw_pack(
             kind,
-            weight.data_ptr(),
-            _STORED[weight.dtype],
-            *weight.shape,
+            *source,
+            panel_bytes,
             self._weights.data_ptr(),
             address(self._scales),
             address(self._offsets),
         )
+        return kind, panel_bytes
 
     def __call__(
         self,

@@ -31,6 +31,9 @@ class Kind(IntEnum):
     INT6_K = 10
     #: Small floats with a scale for each group.
     MXFP4 = 11
+    #: As BFLOAT16_PAIRS and as BFLOAT16, in three quarters of the bytes.
+    CODED_PAIRS = 12
+    CODED_BFLOAT16 = 13
 
 
 class Epilogue(IntEnum):
@@ -62,6 +65,7 @@ class LinearStruct(ctypes.Structure):
         ("offsets", c_void_p),
         ("n", c_int64),
         ("k", c_int64),
+        ("panel_bytes", c_int64),
         ("kind", c_int32),
         ("factor", c_float),
         ("width", c_int64),

@@ -78,6 +78,9 @@ inline I32 broadcast_int(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_
 inline IntRegister load_int_register(const void* p) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(p));
 }
+inline void store_int_register(void* p, IntRegister v) {
+  _mm256_storeu_si256(static_cast<__m256i*>(p), v);
+}
 inline I32 add_int(I32 a, I32 b) {
   return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)};
 }
@@ -137,6 +140,9 @@ inline IntRegister look_up(const uint8_t* table, IntRegister places) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
   return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), places);
 }
+// Bytes of both in turn: of each sixteen the first eight, or the last.
+inline IntRegister first_bytes_in_turn(IntRegister a, IntRegister b) { return _mm256_unpacklo_epi8(a, b); }
+inline IntRegister last_bytes_in_turn(IntRegister a, IntRegister b) { return _mm256_unpackhi_epi8(a, b); }
 // Of every four lanes the first and the third as words side by side, then the second and the fourth.
 inline void store_word_pairs(uint8_t* p, I32 v) {
   for (int part = 0; part < kRegisters; ++part) {

@@ -58,6 +58,7 @@ inline I32 zero_int() { return _mm512_setzero_si512(); }
 inline I32 broadcast_int(int32_t x) { return _mm512_set1_epi32(x); }
 inline I32 load_int(const void* p) { return _mm512_loadu_si512(p); }
 inline IntRegister load_int_register(const void* p) { return load_int(p); }
+inline void store_int_register(void* p, IntRegister v) { _mm512_storeu_si512(p, v); }
 inline I32 add_int(I32 a, I32 b) { return _mm512_add_epi32(a, b); }
 inline I32 shift_left(I32 v, int bits) { return _mm512_slli_epi32(v, bits); }
 inline I32 shift_right(I32 v, int bits) { return _mm512_srli_epi32(v, bits); }
@@ -97,6 +98,9 @@ inline IntRegister look_up(const uint8_t* table, IntRegister places) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), places);
 }
+// Bytes of both in turn: of each sixteen the first eight, or the last.
+inline IntRegister first_bytes_in_turn(IntRegister a, IntRegister b) { return _mm512_unpacklo_epi8(a, b); }
+inline IntRegister last_bytes_in_turn(IntRegister a, IntRegister b) { return _mm512_unpackhi_epi8(a, b); }
 // Of every four lanes the first and the third as words side by side, then the second and the fourth.
 inline void store_word_pairs(uint8_t* p, I32 v) {
   const I32 behind = _mm512_shuffle_epi32(v, static_cast<_MM_PERM_ENUM>(_MM_SHUFFLE(3, 2, 3, 2)));

@@ -27,8 +27,8 @@ struct Bfloat16Pairs {
     }
   }
 
-  template <int M>
-  static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, int64_t ahead,
+  template <int M, class Distance>
+  static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, Distance ahead,
                        F32 (&sums)[M][2]) {
     for (int64_t i = 0; i < steps; ++i, x += 4 * M, w += w_bytes) {
       ask<w_bytes>(w, ahead);

@@ -47,13 +47,15 @@ int64_t sw_pair_key_dim(int64_t head_dim) {
 #endif
 }
 
-int64_t sw_packed_bytes(int32_t kind, int64_t n, int64_t k) {
-  return panels_of(n) * panel_bytes(kind, k);
+// Bytes of a panel, of 32 outputs; of a coded kind, as many as these weights ask for.
+int64_t sw_panel_bytes(int32_t kind, int64_t k) { return panel_bytes(kind, k); }
+int64_t sw_coded_panel_bytes(int32_t kind, const void* source, int32_t source_kind, int64_t n, int64_t k) {
+  return coded_bytes({source, source_kind, n, k}, kind);
 }
 
-void sw_pack(int32_t kind, const void* source, int32_t source_kind, int64_t n, int64_t k, void* out,
-             float* scales, float* offsets) {
-  pack(kind, source, source_kind, n, k, static_cast<uint8_t*>(out), scales, offsets);
+void sw_pack(int32_t kind, const void* source, int32_t source_kind, int64_t n, int64_t k,
+             int64_t panel_bytes, void* out, float* scales, float* offsets) {
+  pack({source, source_kind, n, k}, kind, panel_bytes, static_cast<uint8_t*>(out), scales, offsets);
 }
 
 // The same of rounded weights in the blocks of a GGUF file.

@@ -120,9 +120,10 @@ inline void multiply(const Linear& linear, const float* x, int64_t rows, float* 
   const Call call = {linear, x, rows, y, epilogue, workspace, additions};
   if (linear.rest)
     multiply(*linear.rest, x, rows, y + linear.n, epilogue, workspace, additions.from(linear.n));
-  switch (linear.kind) {
+  switch (linear.kind) {  // what needs pairs is asked for only where `sw_has_bfloat16`
     case kFloat32: return Multiplication<Floats<Float32Weights>>(call).run();
     case kBfloat16: return Multiplication<Floats<Bfloat16Weights>>(call).run();
+    case kCodedBfloat16: return Multiplication<Coded<Floats<Bfloat16Weights>>>(call).run();
     case kFloat16: return Multiplication<Floats<Float16Weights>>(call).run();
     case kInt8: return Multiplication<Int8Scheme>(call).run();
     case kInt4: return Multiplication<Int4>(call).run();
@@ -132,11 +133,9 @@ inline void multiply(const Linear& linear, const float* x, int64_t rows, float* 
     case kInt4K: return Multiplication<Int4K>(call).run();
     case kInt5K: return Multiplication<Int5K>(call).run();
     case kInt6K: return Multiplication<Int6K>(call).run();
-    case kBfloat16Pairs:
 #if defined(__AVX512BF16__)
-      return Multiplication<Bfloat16Scheme>(call).run();
-#else
-      return;  // `sw_has_bfloat16` says so
+    case kBfloat16Pairs: return Multiplication<Bfloat16Scheme>(call).run();
+    case kCodedPairs: return Multiplication<Coded<Bfloat16Scheme>>(call).run();
 #endif
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "call.h"
+#include "coding.h"
 
 namespace streamwell {
 
@@ -21,8 +22,26 @@ struct Operands {
            step * Scheme::x_bytes * tiles.height(tile);
   }
 
+  // Weights as they lie in memory.
   const uint8_t* block_at(int64_t panel, int64_t step) const {
-    return static_cast<const uint8_t*>(linear.weights) + (panel * steps + step) * Scheme::w_bytes;
+    if constexpr (is_coded<Scheme>) {
+      const int64_t before = linear.panel_bytes - chunk_bytes_of(steps * Scheme::w_bytes / 2);
+      return panel_at(panel) + before + step * kStoredBytes<Scheme>;
+    } else {
+      return panel_at(panel) + step * Scheme::w_bytes;
+    }
+  }
+
+  // Of coded weights, to `place`, in whole chunks.
+  Decoding decoding(int64_t panel, int64_t step, int64_t count, int64_t ahead, uint8_t* place) const {
+    constexpr int64_t per_chunk = 2 * kChunkWeights / Scheme::w_bytes;
+    return {*reinterpret_cast<const CodedPanel*>(panel_at(panel)), block_at(panel, step), step / per_chunk,
+            (count + per_chunk - 1) / per_chunk, ahead, place};
+  }
+
+ private:
+  const uint8_t* panel_at(int64_t panel) const {
+    return static_cast<const uint8_t*>(linear.weights) + panel * linear.panel_bytes;
   }
 };
 

@@ -4,11 +4,17 @@
 #include <type_traits>
 #include <vector>
 
+#include "coding.h"
 #include "super_blocks.h"
 
 namespace streamwell {
 
-// Bytes of a panel of any kind.
+// What a coded kind is when it is multiplied; other kinds are what they are.
+inline int32_t plain_kind(int32_t kind) {
+  return kind == kCodedPairs ? kBfloat16Pairs : kind == kCodedBfloat16 ? kBfloat16 : kind;
+}
+
+// Bytes of a panel of any kind but coded ones.
 inline int64_t panel_bytes(int32_t kind, int64_t k) {
   switch (kind) {
     case kFloat32: return k * kPanel * 4;
@@ -23,6 +29,12 @@ inline int64_t panel_bytes(int32_t kind, int64_t k) {
     case kInt6K: return k / Int6K::step * Int6K::w_bytes;
     default: return k * kPanel * 2;
   }
+}
+
+// Where a panel of 16-bit weights has that of input `i` and output `c`.
+inline int64_t place_of(int32_t kind, int64_t i, int c) {
+  if (kind == kFloat16) return i * kPanel + c;
+  return kind == kBfloat16 ? i * kPanel + c % kLanes * 2 + c / kLanes : (i / 2 * kPanel + c) * 2 + i % 2;
 }
 
 inline float widen(uint16_t bfloat16) {
@@ -59,7 +71,7 @@ inline void pack_16_bits(const uint16_t* source, int32_t kind, int64_t n, int64_
                          int64_t column, uint8_t* panel) {
   auto* out = reinterpret_cast<uint16_t*>(panel);
   for (int c = 0; c < kPanel; ++c) {
-    const int place = kind == kFloat16 ? c : c % kLanes * 2 + c / kLanes;
+    const int64_t place = place_of(kind, 0, c);
     const bool exists = column + c < n;
     for (int64_t i = 0; i < k; ++i)
       out[i * kPanel + place] = exists ? source[(column + c) * k + i] : 0;
@@ -78,7 +90,7 @@ inline void pack_bfloat16_pairs(const float* rows, int64_t k, uint8_t* panel) {
   std::memset(panel, 0, panel_bytes(kBfloat16Pairs, k));
   for (int c = 0; c < kPanel; ++c)
     for (int64_t i = 0; i < k; ++i)
-      out[(i / 2 * kPanel + c) * 2 + i % 2] = to_bfloat16(rows[c * k + i]);
+      out[place_of(kBfloat16Pairs, i, c)] = to_bfloat16(rows[c * k + i]);
 }
 
 inline void pack_int8(const float* rows, int64_t k, int64_t column, uint8_t* panel, float* scales,
@@ -145,28 +157,82 @@ inline void pack_int8_groups(const float* rows, int64_t k, uint8_t* panel) {
     }
 }
 
-inline void pack(int32_t kind, const void* source, int32_t source_kind, int64_t n, int64_t k,
-                 uint8_t* out, float* scales, float* offsets) {
+// The weights `[n, k]` of a layer as they are before they are packed.
+struct Unpacked {
+  const void* weights;
+  int32_t kind;
+  int64_t n, k;
+};
+
+// `rows` has room for those of a panel.
+inline void pack_panel(const Unpacked& source, int32_t kind, int64_t panel, float* rows, uint8_t* target,
+                       float* scales, float* offsets) {
+  const int64_t column = panel * kPanel, k = source.k;
+  if (kind == kBfloat16 || kind == kFloat16)
+    return pack_16_bits(static_cast<const uint16_t*>(source.weights), kind, source.n, k, column, target);
+  for (int c = 0; c < kPanel; ++c)
+    read_row(source.weights, source.kind, source.n, k, column + c, rows + c * k);
+  if (kind == kFloat32) pack_float32(rows, k, target);
+  if (kind == kBfloat16Pairs) pack_bfloat16_pairs(rows, k, target);
+  if (kind == kInt8) pack_int8(rows, k, column, target, scales, offsets);
+  if (kind == kInt4) pack_int4(rows, k, target);
+  if (kind == kInt8Groups) pack_int8_groups(rows, k, target);
+}
+
+// Weights of a panel of a coded kind, in whole chunks, with zeros at its end.
+inline int64_t weights_of(int32_t kind, int64_t k) {
+  const int64_t weights = panel_bytes(plain_kind(kind), k) / 2;
+  return (weights + kChunkWeights - 1) / kChunkWeights * kChunkWeights;
+}
+
+// Calls `body` with the number of each panel, and a thread's room for its rows.
+template <class Body>
+void each_panel(const Unpacked& source, const Body& body) {
 #pragma omp parallel
   {
-    std::vector<float> rows(kPanel * k);
+    std::vector<float> rows(kPanel * source.k);
 #pragma omp for schedule(static)
-    for (int64_t panel = 0; panel < panels_of(n); ++panel) {
-      const int64_t column = panel * kPanel;
-      uint8_t* target = out + panel * panel_bytes(kind, k);
-      if (kind == kBfloat16 || kind == kFloat16) {
-        pack_16_bits(static_cast<const uint16_t*>(source), kind, n, k, column, target);
-        continue;
-      }
-      for (int c = 0; c < kPanel; ++c)
-        read_row(source, source_kind, n, k, column + c, rows.data() + c * k);
-      if (kind == kFloat32) pack_float32(rows.data(), k, target);
-      if (kind == kBfloat16Pairs) pack_bfloat16_pairs(rows.data(), k, target);
-      if (kind == kInt8) pack_int8(rows.data(), k, column, target, scales, offsets);
-      if (kind == kInt4) pack_int4(rows.data(), k, target);
-      if (kind == kInt8Groups) pack_int8_groups(rows.data(), k, target);
-    }
+    for (int64_t panel = 0; panel < panels_of(source.n); ++panel) body(panel, rows.data());
   }
+}
+
+// The codes of a panel, which depend on nothing but its weights.
+inline Codes codes_of(const Unpacked& source, int32_t kind, int64_t panel, float* row) {
+  const int64_t first = panel * kPanel, last = std::min(first + kPanel, source.n), k = source.k;
+  UpperBytes bytes;
+  bytes.add_zeros(weights_of(kind, k) - (last - first) * k);
+  std::vector<uint16_t> rounded(source.kind == kBfloat16 ? 0 : k);
+  for (int64_t n = first; n < last; ++n) {
+    const auto* weights = static_cast<const uint16_t*>(source.weights) + n * k;
+    if (source.kind != kBfloat16) {
+      read_row(source.weights, source.kind, source.n, k, n, row);
+      std::transform(row, row + k, rounded.begin(), to_bfloat16);
+      weights = rounded.data();
+    }
+    bytes.add(weights, k);
+  }
+  return Codes(bytes);
+}
+
+// Bytes of a panel with room for the longest list of exceptions.
+inline int64_t coded_bytes(const Unpacked& source, int32_t kind) {
+  std::vector<int64_t> counts(panels_of(source.n));
+  each_panel(source, [&](int64_t panel, float* rows) {
+    counts[panel] = codes_of(source, kind, panel, rows).num_exceptions();
+  });
+  return coded_panel_bytes(weights_of(kind, source.k), *std::max_element(counts.begin(), counts.end()));
+}
+
+inline void pack(const Unpacked& source, int32_t kind, int64_t bytes, uint8_t* out, float* scales,
+                 float* offsets) {
+  each_panel(source, [&](int64_t panel, float* rows) {
+    uint8_t* target = out + panel * bytes;
+    if (kind == plain_kind(kind)) return pack_panel(source, kind, panel, rows, target, scales, offsets);
+    std::vector<uint16_t> weights(weights_of(kind, source.k));
+    auto* plain = reinterpret_cast<uint8_t*>(weights.data());
+    pack_panel(source, plain_kind(kind), panel, rows, plain, scales, offsets);
+    codes_of(source, kind, panel, rows).encode(weights, target, bytes);
+  });
 }
 
 template <class Scheme>
@@ -175,10 +241,16 @@ void unpack_groups(const uint8_t* panel, int c, int64_t k, float* out) {
     Scheme::unpack_group(panel, c, group, out + group * kGroup);
 }
 
+inline void unpack_coded(const Linear& linear, const uint8_t* panel, int c, float* out) {
+  const int64_t bytes = chunk_bytes_of(weights_of(linear.kind, linear.k));
+  CodedWeights weights(*reinterpret_cast<const CodedPanel*>(panel), panel + linear.panel_bytes - bytes);
+  for (int64_t i = 0; i < linear.k; ++i)
+    out[i] = widen(weights.at(place_of(plain_kind(linear.kind), i, c)));
+}
+
 // The weights of output column `n` as floats: the token's embedding, where the head is tied to it.
 inline void unpack_row(const Linear& linear, int64_t n, float* out) {
-  const auto* panel = static_cast<const uint8_t*>(linear.weights) +
-                      n / kPanel * panel_bytes(linear.kind, linear.k);
+  const auto* panel = static_cast<const uint8_t*>(linear.weights) + n / kPanel * linear.panel_bytes;
   const int c = static_cast<int>(n % kPanel);
   switch (linear.kind) {
     case kInt4: return unpack_groups<Int4>(panel, c, linear.k, out);
@@ -188,6 +260,8 @@ inline void unpack_row(const Linear& linear, int64_t n, float* out) {
     case kInt4K: return unpack_groups<Int4K>(panel, c, linear.k, out);
     case kInt5K: return unpack_groups<Int5K>(panel, c, linear.k, out);
     case kInt6K: return unpack_groups<Int6K>(panel, c, linear.k, out);
+    case kCodedPairs:
+    case kCodedBfloat16: return unpack_coded(linear, panel, c, out);
   }
   const auto* floats = reinterpret_cast<const float*>(panel);
   const auto* halves = reinterpret_cast<const uint16_t*>(panel);
@@ -198,13 +272,11 @@ inline void unpack_row(const Linear& linear, int64_t n, float* out) {
         out[i] = floats[i * kPanel + c];
         break;
       case kBfloat16:
-        out[i] = widen(halves[i * kPanel + c % kLanes * 2 + c / kLanes]);
-        break;
       case kBfloat16Pairs:
-        out[i] = widen(halves[(i / 2 * kPanel + c) * 2 + i % 2]);
+        out[i] = widen(halves[place_of(linear.kind, i, c)]);
         break;
       case kFloat16:
-        out[i] = _cvtsh_ss(halves[i * kPanel + c]);
+        out[i] = _cvtsh_ss(halves[place_of(kFloat16, i, c)]);
         break;
       default:
         out[i] = linear.scales[n] * static_cast<float>(bytes[(i / 4 * kPanel + c) * 4 + i % 4]);

@@ -16,12 +16,14 @@ constexpr int kPanel = 2 * kLanes;
 constexpr int kGroup = 32;  // weights that share a scale, or activations
 
 // `kBfloat16` is a storage: weights are widened, and arithmetic is that of floats. `kBfloat16Pairs` is
-// multiplied as it is, with activations rounded to bfloat16, where the processor has that. Whole numbers
+// multiplied as it is, with activations rounded to bfloat16, where the processor has that. The coded ones
+// are these two in three quarters of the bytes (`coding.h`). Whole numbers
 // have scales: one per output in `kInt8`; one per 32 inputs of it in the others, or in `kInt6K` 16, which
 // are whole numbers themselves in those that end in K.
 enum Kind : int32_t {
   kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2, kInt8 = 3, kInt4 = 4, kBfloat16Pairs = 5, kInt4Minimum = 6,
-  kInt8Groups = 7, kInt4K = 8, kInt5K = 9, kInt6K = 10, kMxfp4 = 11
+  kInt8Groups = 7, kInt4K = 8, kInt5K = 9, kInt6K = 10, kMxfp4 = 11,
+  kCodedPairs = 12, kCodedBfloat16 = 13
 };
 
 // Where small numbers are multiplied several at once, a step of k is a word of 32 bits. Tiles of the
@@ -42,11 +44,16 @@ struct Linear {
   const float* scales;    // int8: [panels * 32], else null
   const float* offsets;   // int8: [panels * 32], -128 * scale * sum of the column's weights
   int64_t n, k;
+  int64_t panel_bytes;
   int32_t kind;
   float factor;   // of what is accumulated
   int64_t width;  // of a row of results: `n`, or more if others lie beside them
   const Linear* rest;  // of the same input, with results after these; or null
 };
+
+inline bool multiplies_pairs(const Linear& linear) {
+  return linear.kind == kBfloat16Pairs || linear.kind == kCodedPairs;
+}
 
 inline int64_t panels_of(int64_t n) { return (n + kPanel - 1) / kPanel; }
 
@@ -102,6 +109,12 @@ struct Ahead {
     from += bytes;
   }
 };
+
+// For what is told which lines are its share.
+template <int>
+[[gnu::always_inline]] inline void ask(const uint8_t*, Ahead& ahead) {
+  ahead.fetch();
+}
 
 // How many steps a row of k has, zeros at its end included.
 template <class Scheme>

@@ -156,7 +156,7 @@ void attend_to_input(const Stack& stack, const Layer& layer, const Batch& batch)
 // Whether the first half of the feed-forward layer gives what the second has for packed rows. It then is
 // neither written nor read as floats, which is a twentieth of a prompt with tiles.
 inline bool passes_pairs(const Layer& layer, const Batch& batch) {
-  return layer.up.kind == kBfloat16Pairs && layer.down.kind == kBfloat16Pairs && !layer.up.rest &&
+  return multiplies_pairs(layer.up) && multiplies_pairs(layer.down) && !layer.up.rest &&
          layer.down.k % kPanel == 0 && !batch.adapters;
 }
 

@@ -13,10 +13,11 @@ class TiledBlocks {
   TiledBlocks(const Operands<Scheme>& operands, Results<Scheme>& results)
       : operands_(operands), tiles_(operands.tiles), results_(results), steps_(operands.steps),
         block_steps_(steps_), near_steps_(steps_) {
-    if (is_alone()) return;
-    constexpr int64_t most = kBlockBytes / Scheme::w_bytes;
+    if (is_alone() && !is_coded<Scheme>) return;
+    const int64_t most = (decodes_before() ? kSmallBlockBytes : kBlockBytes) / Scheme::w_bytes;
     const int64_t blocks = (steps_ + most - 1) / most;
     block_steps_ = (steps_ / kWordsUnit + blocks - 1) / blocks * kWordsUnit;
+    if (is_alone()) return;
     const int64_t tiles = std::min(tiles_.count, kMaxTiles<Scheme>);
     const int64_t near = kRowBytes / (Scheme::max_rows * Scheme::x_bytes * tiles);
     near_steps_ = std::max<int64_t>(1, near / block_steps_) * block_steps_;
@@ -32,53 +33,103 @@ class TiledBlocks {
     // the sums of a panel are written while those of the next are computed
     const int64_t tiles = tile1 - tile0, kept = near_steps_ < steps_ ? kMaxGroup : 2;
     Pending<Sum> pending;
-    for (int64_t near = 0; near < steps_; near += near_steps_)
-      for (int64_t panel = group.begin; panel < group.end; ++panel) {
-        Sum* sums = partial + (panel - group.begin) % kept * tiles * 2 * Scheme::max_rows;
-        const int64_t end = std::min(near + near_steps_, steps_);
-        for (int64_t step = near; step < end; step += block_steps_) {
-          const int64_t count = std::min(block_steps_, end - step);
-          const uint8_t* next = is_alone() ? operands_.block_at(panel, step) + kBytesAhead
-                                           : block_after(group, panel, near, step + count);
-          const Ahead ahead = {next, next ? kWordsUnit * Scheme::w_bytes : 0};
-          for (int64_t i = 0; i < tiles; ++i)
-            multiply_tile(panel, tile0 + i, step, count, ahead.share_lines(i, tiles, count / kWordsUnit),
-                          sums + i * 2 * Scheme::max_rows, pending);
-        }
-      }
+    Block next = block_of(group.begin, 0);
+    Decoding decoding = decoding_of(next, 0);
+    for (int i = 0; next.count; ++i) {
+      const Block block = next;
+      next = after(block, group);
+      const uint8_t* weights = weights_of(block, i, decoding);
+      if (decodes_before()) decoding = decoding_of(next, i + 1);
+      const int64_t chunks = decodes_before() ? shared(decoding.left(), tiles * block.count) : kUnitChunks;
+      const Ahead ahead = ahead_of(block, next, group);
+      Sum* sums = partial + (block.panel - group.begin) % kept * tiles * 2 * Scheme::max_rows;
+      for (int64_t tile = 0; tile < tiles; ++tile)
+        multiply_tile(weights, block, tile0 + tile, ahead.share_lines(tile, tiles, block.count / kWordsUnit),
+                      sums + tile * 2 * Scheme::max_rows, pending, [&] { decoding.go_on(chunks); });
+      if (!decodes_before()) decoding = decoding_of(next, 0);
+    }
     results_.write(pending, pending.left());
   }
 
  private:
   using Sum = typename Scheme::Sum;
+  // Some steps of a panel.
+  struct Block {
+    int64_t panel, step, count;
+  };
   // Of a panel: beside it, the first cache has room for the sums of a tile. And of all rows, in the
   // second cache.
   static constexpr int64_t kBlockBytes = 28 << 10, kRowBytes = 512 << 10;
+  // Of coded weights that few tiles meet: two blocks have room, one that is multiplied and one that is decoded.
+  static constexpr int64_t kFewTiles = 4, kSmallBlockBytes = 8 << 10;
+  static constexpr int64_t kUnitChunks = kWordsUnit * Scheme::w_bytes / (2 * kChunkWeights);
   // How far ahead a tile alone asks for weights, by what was fastest: bfloat16 with 1 to 3 KiB, the
   // bytes of int8 with 8.
   static constexpr int64_t kBytesAhead = Scheme::is_pairs ? 1 << 10 : 8 << 10;
 
   bool is_alone() const { return tiles_.count == 1; }  // which meets no weights twice
 
-  // The weights that are read after those of a panel up to a step, or null.
-  const uint8_t* block_after(const Group& group, int64_t panel, int64_t near, int64_t step) const {
-    if (step < std::min(near + near_steps_, steps_)) return operands_.block_at(panel, step);
-    if (panel + 1 < group.end) return operands_.block_at(panel + 1, near);
-    if (step < steps_) return operands_.block_at(group.begin, step);
-    return group.is_last ? nullptr : operands_.block_at(group.end, 0);
+  // Coded weights are decoded while tiles are multiplied: with those of the block before, or, if many tiles
+  // meet a block, while the first of them does.
+  bool decodes_before() const { return is_coded<Scheme> && tiles_.count <= kFewTiles; }
+
+  // What is multiplied after a block, nothing at the end of a group.
+  Block after(const Block& block, const Group& group) const {
+    const int64_t near = block.step / near_steps_ * near_steps_, step = block.step + block.count;
+    if (step < std::min(near + near_steps_, steps_)) return block_of(block.panel, step);
+    if (block.panel + 1 < group.end) return block_of(block.panel + 1, near);
+    if (step < steps_) return block_of(group.begin, step);
+    return {group.end, 0, 0};
   }
 
-  // While tiles are multiplied, the results of the tile before are written.
-  void multiply_tile(int64_t panel, int64_t tile, int64_t step, int64_t count, Ahead ahead, Sum* sums,
-                     Pending<Sum>& pending) {
+  Block block_of(int64_t panel, int64_t step) const {
+    const int64_t end = std::min(step / near_steps_ * near_steps_ + near_steps_, steps_);
+    return {panel, step, std::min(block_steps_, end - step)};
+  }
+
+  // Where the weights of a block are, or get in time.
+  const uint8_t* weights_of(const Block& block, int i, Decoding& decoding) const {
+    if (!is_coded<Scheme>) return operands_.block_at(block.panel, block.step);
+    decoding.go_on(decodes_before() ? decoding.left() : kUnitChunks);
+    return place_of(i);
+  }
+
+  uint8_t* place_of(int i) const {
+    alignas(64) static thread_local uint8_t places[kBlockBytes];
+    return decodes_before() ? places + i % 2 * kSmallBlockBytes : places;
+  }
+
+  // What is read from memory while a block is multiplied.
+  Ahead ahead_of(const Block& block, const Block& next, const Group& group) const {
+    if (decodes_before() || (!next.count && group.is_last)) return {};
+    const uint8_t* after = operands_.block_at(next.panel, next.step);
+    if (is_alone()) after = operands_.block_at(block.panel, block.step) + kBytesAhead;
+    return {after, kWordsUnit * kStoredBytes<Scheme>};
+  }
+
+  Decoding decoding_of(const Block& block, int i) const {
+    const int64_t ahead = decodes_before() ? kBytesAhead : 0;
+    if constexpr (is_coded<Scheme>)
+      if (block.count) return operands_.decoding(block.panel, block.step, block.count, ahead, place_of(i));
+    return {};
+  }
+
+  // How many of `count` go with each sixteen of so many steps.
+  static int64_t shared(int64_t count, int64_t steps) { return (count * kWordsUnit + steps - 1) / steps; }
+
+  // While tiles are multiplied, the results of the tile before are written, and `meanwhile` decodes.
+  template <class Meanwhile>
+  void multiply_tile(const uint8_t* weights, const Block& block, int64_t tile, Ahead ahead, Sum* sums,
+                     Pending<Sum>& pending, const Meanwhile& meanwhile) {
     const int height = tiles_.height(tile);
-    const int some = static_cast<int>((pending.left() * kWordsUnit + count - 1) / count);
-    Scheme::accumulate(operands_.tile_at(tile, step), operands_.block_at(panel, step), count, ahead,
-                       height, !is_alone(), step == 0, sums,
+    const int some = static_cast<int>(shared(pending.left(), block.count));
+    Scheme::accumulate(operands_.tile_at(tile, block.step), weights, block.count, ahead,
+                       height, !is_alone(), block.step == 0, sums,
                        [&] {
                          if (some) results_.write(pending, std::min(some, pending.left()));
+                         if constexpr (is_coded<Scheme>) meanwhile();
                        });
-    if (step + count == steps_) pending = {panel, tiles_.first(tile), height, 0, sums};
+    if (block.step + block.count == steps_) pending = {block.panel, tiles_.first(tile), height, 0, sums};
   }
 
   const Operands<Scheme>& operands_;
