@@ -122,3 +122,10 @@ def test_weights_of_all_sizes_stay_as_they_are(helper: ctypes.CDLL, kind: Kind) 
 
     assert packed.struct.kind == kind
     assert torch.equal(rows.nan_to_num(0), weights.float().nan_to_num(0))
+
+
+def test_a_layer_without_outputs_is_packed(helper: ctypes.CDLL, kind: Kind) -> None:
+    """It has no panel, and so no list of exceptions that is the longest."""
+    packed = PackedLinear(helper, torch.zeros(0, 64, dtype=torch.bfloat16), None, kind)
+
+    assert packed(torch.ones(3, 64)).shape == (3, 0)

@@ -114,6 +114,17 @@ def test_what_rounded_weights_take_in_memory(rounded: Path) -> None:
     assert 512 + 512 + 256 == size_in_memory(folder, keeps_rounding=False)
 
 
+def test_matrices_in_bfloat16_take_three_quarters_coded(write: Write) -> None:
+    """Of 16 bits each."""
+    tensors = [Tensor("blk.0.attn_q.weight", (64, 4), kind=30), replace(EMBEDDING, offset=512)]
+    file = write()
+    file.write_bytes(gguf(LLAMA, tensors, bytes(512 + 96)))
+    folder = resolve(str(file))
+
+    assert 512 + 96 == size_in_memory(folder, keeps_rounding=True)
+    assert 384 + 96 == size_in_memory(folder, keeps_rounding=True, is_coded=True)
+
+
 @pytest.mark.parametrize(
     ("names", "expected"),
     [

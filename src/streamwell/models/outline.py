@@ -75,33 +75,34 @@ def size_in_memory(path: Path, *, keeps_rounding: bool, is_coded: bool = False) 
     """Bytes of the same once they are loaded, at the least.
 
     What is rounded in a GGUF file or in MXFP4 is either kept so, at 4.5 to 8.5 bits, or takes two
-    bytes a number; what is computed as one layer and is of several types takes 8.5. To read the
-    header of a GGUF file takes up to a second; of other files it is the size on disk, but for
-    matrices in bfloat16 if they are `is_coded`, in 12 bits.
+    bytes a number; what is computed as one layer and is of several types takes 8.5. Matrices in
+    bfloat16 take 12 bits a number if they are coded. All else is as large as on disk. To read the
+    header of a GGUF file takes up to a second.
 
     Raises:
         LoadError: there are none.
         OSError: one of the files is missing.
     """
-    if not is_gguf(path):
-        spread_out = 0 if keeps_rounding else _spread_out(path)
-        return size_on_disk(path) + spread_out - (_saved_by_codes(path) if is_coded else 0)
     tensors = read_headers(path)
-    if not keeps_rounding:
-        return sum(_bytes_of_floats(tensor) for tensor in tensors.values())
-    return sum(_kept_bytes(name, tensors) for name in tensors)
+    if not is_gguf(path):
+        size = size_on_disk(path) + (0 if keeps_rounding else _spread_out(tensors))
+    elif keeps_rounding:
+        size = sum(_kept_bytes(name, tensors) for name in tensors)
+    else:
+        size = sum(_bytes_of_floats(tensor) for tensor in tensors.values())
+    return size - (_saved_by_codes(tensors) if is_coded else 0)
 
 
-def _spread_out(path: Path) -> int:
+def _spread_out(tensors: Mapping[str, TensorInfo]) -> int:
     """What numbers in MXFP4 take more as floats, of four times as many bytes."""
-    tensors = read_headers(path).items()
-    return sum(3 * (t.end - t.begin) for name, t in tensors if MXFP4_BLOCKS.fullmatch(name))
+    blocks = (tensor for name, tensor in tensors.items() if MXFP4_BLOCKS.fullmatch(name))
+    return sum(3 * (tensor.end - tensor.begin) for tensor in blocks)
 
 
-def _saved_by_codes(path: Path) -> int:
+def _saved_by_codes(tensors: Mapping[str, TensorInfo]) -> int:
     """A quarter of the bytes of matrices in bfloat16."""
-    tensors = read_headers(path).values()
-    return sum(t.end - t.begin for t in tensors if t.dtype == "BF16" and len(t.shape) > 1) // 4
+    matrices = (t for t in tensors.values() if t.dtype == "BF16" and len(t.shape) > 1)
+    return sum(tensor.end - tensor.begin for tensor in matrices) // 4
 
 
 def _bytes_of_floats(tensor: TensorInfo) -> int:

@@ -31,7 +31,7 @@ _KEPT_AS = {
     "MXFP4": Kind.MXFP4,
 }
 _CODED = {Kind.BFLOAT16_PAIRS: Kind.CODED_PAIRS, Kind.BFLOAT16: Kind.CODED_BFLOAT16}
-#: How many of a panel's bytes may be left: 0.75, and more the more weights are not like the others.
+#: The share of a panel's bytes that codes may leave: it is 0.75, and what is listed.
 _WORTH_CODING = 0.8
 #: Outputs that lie together.
 PANEL = 32

@@ -34,11 +34,14 @@ def _multiplies_rightly(library: ctypes.CDLL) -> bool:
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(48, 64, generator=generator) / 8
     x = torch.randn(40, 64, generator=generator)
+    # too many sizes to be coded, as bfloat16 is else
+    uneven = 8 * weight * torch.exp2(-(torch.arange(64.0) % 32))
     stored = [(weight.to(dtype), "none") for dtype in _DTYPES]
+    stored.append((uneven.bfloat16(), "none"))
     stored += [(weight, "int8"), (weight, "int4"), (weight, "int8_groups")]
     cases = [(saved, quantization, torch.float32) for saved, quantization in stored]
     if library.sw_has_bfloat16():
-        cases.append((weight.bfloat16(), "none", torch.bfloat16))
+        cases += [(each.bfloat16(), "none", torch.bfloat16) for each in (weight, uneven)]
     for saved, quantization, dtype in cases:
         linear = PackedLinear(library, saved, None, storage_kind(saved, quantization, dtype))
         expected = x @ rounded(saved.float(), quantization).T

@@ -189,7 +189,7 @@ class Decoding {
  private:
   [[gnu::always_inline]] void decode_chunk(const uint8_t* chunk, uint8_t* out) const {
     constexpr int size = 64 / kRegisters;
-    ask<kChunkBytes>(chunk, ahead_);
+    if (ahead_) fetch<kChunkBytes>(chunk + ahead_);
     repeat<kRegisters>([&](int part) STREAMWELL_INLINE {
       const uint8_t* low = chunk + part * size;
       const IntRegister codes = load_int_register(low + kChunkWeights);

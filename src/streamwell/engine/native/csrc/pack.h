@@ -196,8 +196,8 @@ void each_panel(const Unpacked& source, const Body& body) {
   }
 }
 
-// The codes of a panel, which depend on nothing but its weights.
-inline Codes codes_of(const Unpacked& source, int32_t kind, int64_t panel, float* row) {
+// How many weights of a panel will have no code, without packing it.
+inline int64_t count_exceptions(const Unpacked& source, int32_t kind, int64_t panel, float* row) {
   const int64_t first = panel * kPanel, last = std::min(first + kPanel, source.n), k = source.k;
   UpperBytes bytes;
   bytes.add_zeros(weights_of(kind, k) - (last - first) * k);
@@ -211,14 +211,14 @@ inline Codes codes_of(const Unpacked& source, int32_t kind, int64_t panel, float
     }
     bytes.add(weights, k);
   }
-  return Codes(bytes);
+  return Codes(bytes).num_exceptions();
 }
 
 // Bytes of a panel with room for the longest list of exceptions.
 inline int64_t coded_bytes(const Unpacked& source, int32_t kind) {
-  std::vector<int64_t> counts(panels_of(source.n));
+  std::vector<int64_t> counts(panels_of(source.n) + 1);  // of no outputs, too, there is a longest one
   each_panel(source, [&](int64_t panel, float* rows) {
-    counts[panel] = codes_of(source, kind, panel, rows).num_exceptions();
+    counts[panel] = count_exceptions(source, kind, panel, rows);
   });
   return coded_panel_bytes(weights_of(kind, source.k), *std::max_element(counts.begin(), counts.end()));
 }
@@ -231,7 +231,9 @@ inline void pack(const Unpacked& source, int32_t kind, int64_t bytes, uint8_t* o
     std::vector<uint16_t> weights(weights_of(kind, source.k));
     auto* plain = reinterpret_cast<uint8_t*>(weights.data());
     pack_panel(source, plain_kind(kind), panel, rows, plain, scales, offsets);
-    codes_of(source, kind, panel, rows).encode(weights, target, bytes);
+    UpperBytes upper_bytes;
+    upper_bytes.add(weights.data(), static_cast<int64_t>(weights.size()));
+    Codes(upper_bytes).encode(weights, target, bytes);
   });
 }
 

@@ -63,9 +63,9 @@ class TiledBlocks {
   // Of coded weights that few tiles meet: two blocks have room, one that is multiplied and one that is decoded.
   static constexpr int64_t kFewTiles = 4, kSmallBlockBytes = 8 << 10;
   static constexpr int64_t kUnitChunks = kWordsUnit * Scheme::w_bytes / (2 * kChunkWeights);
-  // How far ahead a tile alone asks for weights, by what was fastest: bfloat16 with 1 to 3 KiB, the
-  // bytes of int8 with 8.
-  static constexpr int64_t kBytesAhead = Scheme::is_pairs ? 1 << 10 : 8 << 10;
+  // How far ahead weights are asked for by a tile alone, or with what is decoded, by what was fastest: bfloat16
+  // with 1 to 3 KiB, coded with 4, the bytes of int8 with 8.
+  static constexpr int64_t kBytesAhead = is_coded<Scheme> ? 4 << 10 : Scheme::is_pairs ? 1 << 10 : 8 << 10;
 
   bool is_alone() const { return tiles_.count == 1; }  // which meets no weights twice
 
