@@ -19,20 +19,34 @@ SIZES = [(40, 98), (33, 703), (150, 704), (70, 4862), (1050, 96)]
 #: Around those of tiles, and of as many tiles as decode a block in each of the two ways.
 ROWS = [1, 2, 3, 6, 7, 14, 15, 32, 33, 97, 129, 300]
 KINDS = {Kind.BFLOAT16: Kind.CODED_BFLOAT16, Kind.BFLOAT16_PAIRS: Kind.CODED_PAIRS}
+#: The instruction sets that multiply pairs.
+WITH_PAIRS = ("amx", "avx512bf16")
 
 
-@pytest.fixture(params=library.instruction_sets())
-def helper(request: pytest.FixtureRequest) -> ctypes.CDLL:
-    loaded = library.load(request.param)
+@pytest.fixture(
+    params=[
+        pytest.param((name, kind), id=f"{name}-{kind.name.lower()}")
+        for name in library.instruction_sets()
+        for kind in KINDS
+        if kind is Kind.BFLOAT16 or name in WITH_PAIRS
+    ]
+)
+def variant(request: pytest.FixtureRequest) -> tuple[ctypes.CDLL, Kind]:
+    """A helper that this processor runs, and a kind of weights that it has."""
+    name, kind = request.param
+    loaded = library.load(name)
     assert loaded is not None, "the helper is not compiled"
-    return loaded
+    return loaded, kind
 
 
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest, helper: ctypes.CDLL) -> Kind:
-    if request.param is Kind.BFLOAT16_PAIRS and not helper.sw_has_bfloat16():
-        pytest.skip("this instruction set has no pairs")
-    return Kind(request.param)
+@pytest.fixture
+def helper(variant: tuple[ctypes.CDLL, Kind]) -> ctypes.CDLL:
+    return variant[0]
+
+
+@pytest.fixture
+def kind(variant: tuple[ctypes.CDLL, Kind]) -> Kind:
+    return variant[1]
 
 
 def make_weights(n: int, k: int) -> torch.Tensor:
