@@ -42,17 +42,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def _host(server: ServerProcess) -> psutil.Process:
     """Our child, which vLLM's processes are below."""
     name = "streamwell.backends.vllm.process"
-    (host,) = [child for child in server.children() if name in child.cmdline()]
+    (host,) = [child for child in server.children() if name in _arguments(child)]
     return host
 
 
 def _engine_core(server: ServerProcess) -> psutil.Process:
-    (core,) = [
-        child
-        for child in _host(server).children()
-        if not any("resource_tracker" in argument for argument in child.cmdline())
-    ]
+    below = [(child, " ".join(_arguments(child))) for child in _host(server).children()]
+    (core,) = [child for child, line in below if line and "resource_tracker" not in line]
     return core
+
+
+def _arguments(process: psutil.Process) -> list[str]:
+    """Those it was started with; none if it has ended, even if nobody has noticed yet."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _has_ended(process: psutil.Process) -> bool:
