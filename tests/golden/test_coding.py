@@ -100,7 +100,7 @@ def test_a_gate_s_results_are_those_too(
 
 @pytest.mark.parametrize(("n", "k"), SIZES)
 def test_every_weight_comes_back(helper: ctypes.CDLL, kind: Kind, n: int, k: int) -> None:
-    """Rows are embeddings of tied models; zeros keep their sign, and what is no number its bits."""
+    """Rows are embeddings of tied models; zeros keep their sign, what is no number stays so."""
     weights = make_weights(n, k)
     rows = torch.empty(n, k)
 

@@ -88,7 +88,7 @@ class PackedLinear:
     ) -> None:
         """`factor` is that of what is accumulated; weights lie in `memory`, or have their own."""
         n, k = weight.shape
-        columns = -(-n // PANEL) * PANEL
+        columns = _panels_of(n) * PANEL
         memory = memory or WeightMemory()
         self._library = library
         self._scales = memory.floats(columns) if kind is Kind.INT8 else None
@@ -119,7 +119,7 @@ class PackedLinear:
     def _pack_saved(self, weight: SavedRows, kind: Kind, memory: WeightMemory) -> int:
         n, k = weight.shape
         panel_bytes: int = self._library.sw_panel_bytes(kind, k)
-        self._weights = memory.take(-(-n // PANEL) * panel_bytes)
+        self._weights = memory.take(_panels_of(n) * panel_bytes)
         blocks, number = weight.blocks.contiguous(), KEPT[weight.kind].number
         self._library.sw_pack_saved(number, blocks.data_ptr(), n, k, self._weights.data_ptr())
         return panel_bytes
@@ -134,7 +134,7 @@ class PackedLinear:
             coded_bytes = self._library.sw_coded_panel_bytes(_CODED[kind], *source)
             if coded_bytes < _WORTH_CODING * panel_bytes:
                 kind, panel_bytes = _CODED[kind], coded_bytes
-        self._weights = memory.take(-(-n // PANEL) * panel_bytes)
+        self._weights = memory.take(_panels_of(n) * panel_bytes)
         self._library.sw_pack(
             kind,
             *source,
@@ -175,6 +175,10 @@ class PackedLinear:
         """
         where, count = ids.buffer_info()
         self._library.sw_unpack_rows(self.struct, where, count, out.data_ptr())
+
+
+def _panels_of(outputs: int) -> int:
+    return -(-outputs // PANEL)
 
 
 def side_by_side(layers: Sequence[PackedLinear]) -> PackedLinear:

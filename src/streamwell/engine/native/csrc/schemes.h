@@ -44,7 +44,7 @@ struct Linear {
   const float* scales;    // int8: [panels * 32], else null
   const float* offsets;   // int8: [panels * 32], -128 * scale * sum of the column's weights
   int64_t n, k;
-  int64_t panel_bytes;
+  int64_t panel_bytes;  // of coded weights with room for a list (coding.h)
   int32_t kind;
   float factor;   // of what is accumulated
   int64_t width;  // of a row of results: `n`, or more if others lie beside them
