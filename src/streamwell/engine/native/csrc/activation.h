@@ -34,14 +34,21 @@ inline F32 gelu(F32 x) {
   return sub(relu(x), mul(mul(size, broadcast(0.5f)), tail));
 }
 
-inline F32 activate(F32 x, Activation activation) {
+// Calls `body` with what an activation does: it is asked for once, and not with each value.
+template <class Body>
+[[gnu::always_inline]] inline void with_activation(Activation activation, const Body& body) {
   switch (activation) {
-    case kSilu: return silu(x, x);
-    case kGeluTanh: return gelu_tanh(x);
-    case kGelu: return gelu(x);
-    case kRelu: return relu(x);
-    default: return x;
+    case kSilu: return body([](F32 x) STREAMWELL_INLINE { return silu(x, x); });
+    case kGeluTanh: return body([](F32 x) STREAMWELL_INLINE { return gelu_tanh(x); });
+    case kGelu: return body([](F32 x) STREAMWELL_INLINE { return gelu(x); });
+    case kRelu: return body([](F32 x) STREAMWELL_INLINE { return relu(x); });
+    default: return body([](F32 x) STREAMWELL_INLINE { return x; });
   }
+}
+
+inline F32 activate(F32 x, Activation activation) {
+  with_activation(activation, [&](auto activated) STREAMWELL_INLINE { x = activated(x); });
+  return x;
 }
 
 // SwiGLU (Shazeer 2020) as GPT-OSS has it: both halves are bounded, and one is added to one. What is not
@@ -53,10 +60,14 @@ inline F32 clamped_swiglu(F32 gate, F32 up) {
   return mul(silu(gate, mul(gate, broadcast(1.702f))), add(up, broadcast(1.0f)));
 }
 
-// A gate, and what it multiplies.
-inline F32 gated(F32 gate, F32 up, Activation activation) {
-  if (activation == kClampedSwiglu) return clamped_swiglu(gate, up);
-  return mul(activate(gate, activation), up);
+// The same of a gate and what it multiplies.
+template <class Body>
+[[gnu::always_inline]] inline void with_gate(Activation activation, const Body& body) {
+  if (activation == kClampedSwiglu)
+    return body([](F32 gate, F32 up) STREAMWELL_INLINE { return clamped_swiglu(gate, up); });
+  with_activation(activation, [&](auto activated) STREAMWELL_INLINE {
+    body([&](F32 gate, F32 up) STREAMWELL_INLINE { return mul(activated(gate), up); });
+  });
 }
 
 }  // namespace streamwell

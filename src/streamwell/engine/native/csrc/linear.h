@@ -60,13 +60,11 @@ class Multiplication {
     std::atomic<int64_t> panels = 0;
   };
 
-  // Groups get smaller towards the end of a stretch, so that threads that share it end together
-  // (guided self-scheduling: Polychronopoulos and Kuck 1987).
   void run_stretch(int64_t begin, int64_t end, Taken& taken) {
-    const int64_t most = blocks_.most_panels(), at_once = kMaxTiles<Scheme>;
+    constexpr int64_t at_once = kMaxTiles<Scheme>;
     int64_t first = taken.panels.load(std::memory_order_relaxed);
     while (begin + first < end) {
-      const int64_t size = std::min(most, (end - begin - first + 1) / 2);
+      const int64_t size = blocks_.group_size(end - begin - first);
       if (!taken.panels.compare_exchange_weak(first, first + size, std::memory_order_relaxed)) continue;
       const Group group = {begin + first, begin + first + size, begin + first + size == end};
       for (int64_t tile = 0; tile < tiles_.count; tile += at_once)

@@ -51,10 +51,12 @@ struct Group {
   bool is_last;  // of the stretch
 };
 
+// Panels of a group, of so many that are left of a stretch: fewer towards its end, so that threads that
+// share it end together (guided self-scheduling: Polychronopoulos and Kuck 1987).
+inline int64_t shared_out(int64_t panels) { return (panels + 1) / 2; }
+
 // As many tiles of rows meet a block of weights, one after the other.
 template <class Scheme>
 constexpr int64_t kMaxTiles = 256 / Scheme::max_rows;
-
-constexpr int64_t kMaxGroup = kRegisters > 1 ? 2 : 8;  // second caches are small where registers are
 
 }  // namespace streamwell

@@ -31,73 +31,98 @@ class Results {
       case kStore: write_as<kStore>(pending, count); break;
       case kAccumulate: write_as<kAccumulate>(pending, count); break;
       case kGate: write_as<kGate>(pending, count); break;
-      case kStorePairs: write_pairs<kStorePairs>(pending, count); break;
-      case kGatePairs: write_pairs<kGatePairs>(pending, count); break;
+      case kStorePairs: if constexpr (Scheme::is_pairs) write_as<kStorePairs>(pending, count); break;
+      case kGatePairs: if constexpr (Scheme::is_pairs) write_as<kGatePairs>(pending, count); break;
     }
     pending.done += count;
   }
 
  private:
+  // Beside tiles that are multiplied, every instruction counts: what is the same for all rows is asked
+  // before the first. With the questions in each, a prompt of 256 tokens took some 3 % longer.
   template <Form form>
   [[gnu::noinline]] void write_as(const Pending<Sum>& pending, int count) const {
-    const int64_t column = pending.panel * kPanel, row = pending.first + pending.done;
-    const int64_t stride = form == kGate ? linear_.n / 2 : linear_.width;
-    float* y = y_ + row * stride + (form == kGate ? column / 2 : column);
-    for (int m = 0; m < count; ++m, y += stride) {
-      F32 values[2];
-      take<form>(pending, pending.done + m, values);
-      if (form == kGate) {
-        store(y, gated(values[0], values[1], epilogue_.activation));
-        continue;
-      }
-      for (int side = 0; side < 2; ++side) {
-        const int64_t room = linear_.n - column - side * kLanes;
-        F32 value = activate(values[side], epilogue_.activation);
-        if (form == kAccumulate) value = add(load_some(y + side * kLanes, room), value);
-        store_some(y + side * kLanes, value, room);
-      }
+    with_function<form>([&](auto function) STREAMWELL_INLINE {
+      if (Scheme::is_tiled && !additions_.matrices) return write_rows<form, false>(pending, count, function);
+      write_rows<form, true>(pending, count, function);
+    });
+  }
+
+  // Calls `body` with what becomes of both halves of a row before they are stored.
+  template <Form form, class Body>
+  [[gnu::always_inline]] void with_function(const Body& body) const {
+    if constexpr (form == kAccumulate) {
+      body([](F32 (&)[2]) STREAMWELL_INLINE {});
+    } else if constexpr (form == kGate || form == kGatePairs) {
+      with_gate(epilogue_.activation, [&](auto gated) STREAMWELL_INLINE {
+        body([&](F32 (&row)[2]) STREAMWELL_INLINE { row[0] = gated(row[0], row[1]); });
+      });
+    } else {
+      with_activation(epilogue_.activation, [&](auto activated) STREAMWELL_INLINE {
+        body([&](F32 (&row)[2]) STREAMWELL_INLINE { for (F32& half : row) half = activated(half); });
+      });
     }
   }
 
-  // Rows of the next layer lie in the same tiles as those of this one, whose scheme it has.
+  template <Form form, bool has_additions, class Function>
+  [[gnu::always_inline]] void write_rows(const Pending<Sum>& pending, int count,
+                                         const Function& function) const {
+    const auto put = place_of<form>(pending);
+    const Linear linear = linear_;  // for all that compilers know, what is stored might be a part of it
+    for (int m = pending.done, end = m + count; m < end; ++m) {
+      F32 row[2];
+      take<form, has_additions>(linear, pending, m, row);
+      function(row);
+      put(m, row);
+    }
+  }
+
+  // What stores a row.
   template <Form form>
-  [[gnu::noinline]] void write_pairs(const Pending<Sum>& pending, int count) const {
-    if constexpr (Scheme::is_pairs) {
-      constexpr int columns = form == kGatePairs ? kLanes : kPanel;
-      const int64_t words = linear_.n / kPanel * columns / 2, word = pending.panel * columns / 2;
+  [[gnu::always_inline]] auto place_of(const Pending<Sum>& pending) const {
+    constexpr bool is_half = form == kGate || form == kGatePairs;
+    constexpr int columns = is_half ? kLanes : kPanel;
+    const int64_t column = pending.panel * columns;
+    if constexpr (form == kStorePairs || form == kGatePairs) {
+      // rows of the next layer lie in the same tiles as those of this one, whose scheme it has
+      const int64_t words = linear_.n / kPanel * columns / 2;
       uint8_t* tile = packed_rows(reinterpret_cast<uint8_t*>(y_), rows_) + pending.first * words * 4;
-      for (int m = pending.done; m < pending.done + count; ++m) {
-        F32 values[2];
-        take<form>(pending, m, values);
-        if (form == kGatePairs) {
-          put(tile, word, m, pending.height, gated(values[0], values[1], epilogue_.activation));
-          continue;
+      return [=, height = pending.height](int m, const F32 (&row)[2]) STREAMWELL_INLINE {
+        for (int side = 0; side < columns / kLanes; ++side) {
+          const auto pairs = Scheme::pairs_of(row[side]);
+          const int64_t word = (column + side * kLanes) / 2;
+          Scheme::Words::template put<kLanes / 2>(tile, word, m, height, &pairs, kLanes / 2);
         }
-        for (int side = 0; side < 2; ++side)
-          put(tile, word + side * kLanes / 2, m, pending.height,
-              activate(values[side], epilogue_.activation));
-      }
+      };
+    } else {
+      const int64_t width = is_half ? linear_.n / 2 : linear_.n, room = width - column;
+      const int64_t stride = is_half ? width : linear_.width;
+      float* y = y_ + pending.first * stride + column;
+      return [=](int m, const F32 (&row)[2]) STREAMWELL_INLINE {
+        for (int side = 0; side < columns / kLanes; ++side) {
+          float* place = y + m * stride + side * kLanes;
+          const int64_t left = room - side * kLanes;
+          const F32 value = form == kAccumulate ? add(load_some(place, left), row[side]) : row[side];
+          store_some(place, value, left);
+        }
+      };
     }
-  }
-
-  static void put(uint8_t* tile, int64_t word, int m, int height, F32 values) {
-    const auto pairs = Scheme::pairs_of(values);
-    Scheme::Words::template put<kLanes / 2>(tile, word, m, height, &pairs, kLanes / 2);
   }
 
   // Both halves of a tile's row, complete but for the activation. They are unrolled, which keeps those of
   // a gated layer in registers: through memory, a prompt of 256 tokens took some 3 % longer.
-  template <Form form>
-  [[gnu::always_inline]] void take(const Pending<Sum>& pending, int m, F32 (&values)[2]) const {
-    const int64_t row = pending.first + m;
-    const LowRank* low_rank = additions_.of(row);
+  template <Form form, bool has_additions>
+  [[gnu::always_inline]] void take(const Linear& linear, const Pending<Sum>& pending, int m,
+                                   F32 (&row)[2]) const {
+    const int64_t number = pending.first + m;
+    const LowRank* low_rank = has_additions ? additions_.of(number) : nullptr;
     repeat<2>([&](int side) STREAMWELL_INLINE {
       const int64_t first = pending.panel * kPanel + side * kLanes;
-      F32 value = Scheme::finish(pending.sums[2 * m + side], linear_, first, row_scales_[row]);
-      if (linear_.bias) value = add(value, load(linear_.bias + first));
-      if (low_rank) value = additions_.add_to(value, *low_rank, row, first / kLanes);
-      if (form == kAccumulate) value = mul(value, broadcast(linear_.factor));
-      values[side] = value;
+      F32 value = Scheme::finish(pending.sums[2 * m + side], linear, first, row_scales_[number]);
+      if (linear.bias) value = add(value, load(linear.bias + first));
+      if (low_rank) value = additions_.add_to(value, *low_rank, number, first / kLanes);
+      if (form == kAccumulate) value = mul(value, broadcast(linear.factor));
+      row[side] = value;
     });
   }
 

@@ -23,15 +23,20 @@ class TiledBlocks {
     near_steps_ = std::max<int64_t>(1, near / block_steps_) * block_steps_;
   }
 
-  int64_t most_panels() const { return kMaxGroup; }
+  // Panels of the next group of a stretch: not too few where rows do not stay in the second cache, since
+  // then each group reads all of them anew.
+  int64_t group_size(int64_t left) const {
+    const int64_t least = near_steps_ < steps_ ? kMostPanels / 2 : 1;
+    return std::min({kMostPanels, std::max(least, shared_out(left)), left});
+  }
 
   // A block of a panel stays in the first cache while all rows pass by. So memory is read without leaps,
   // and the sums of a panel stay near. Only of what is so wide that its rows would not stay in the
   // second cache, a stretch of k meets all panels of a group.
   void multiply(const Group& group, int64_t tile0, int64_t tile1) {
-    alignas(64) static thread_local Sum partial[kMaxGroup * kMaxTiles<Scheme> * Scheme::max_rows * 2];
+    alignas(64) static thread_local Sum partial[kMostPanels * kMaxTiles<Scheme> * Scheme::max_rows * 2];
     // the sums of a panel are written while those of the next are computed
-    const int64_t tiles = tile1 - tile0, kept = near_steps_ < steps_ ? kMaxGroup : 2;
+    const int64_t tiles = tile1 - tile0, kept = near_steps_ < steps_ ? kMostPanels : 2;
     Pending<Sum> pending;
     Block next = block_of(group.begin, 0);
     Decoding decoding = decoding_of(next, 0);
@@ -60,6 +65,8 @@ class TiledBlocks {
   // Of a panel: beside it, the first cache has room for the sums of a tile. And of all rows, in the
   // second cache.
   static constexpr int64_t kBlockBytes = 28 << 10, kRowBytes = 512 << 10;
+  // Of a group: the sums of 256 rows have room beside those.
+  static constexpr int64_t kMostPanels = 16;
   // Of coded weights that few tiles meet: two blocks have room, one that is multiplied and one that is decoded.
   static constexpr int64_t kFewTiles = 4, kSmallBlockBytes = 8 << 10;
   static constexpr int64_t kUnitChunks = kWordsUnit * Scheme::w_bytes / (2 * kChunkWeights);

@@ -18,13 +18,13 @@ class VectorBlocks {
     block_steps_ = is_single() ? steps_ : std::max<int64_t>(kWordsUnit, bytes / Scheme::w_bytes);
   }
 
-  // How many panels are taken at once.
-  int64_t most_panels() const { return has_few_tiles() ? 1 : kMaxGroup; }
+  // Panels of the next group of a stretch.
+  int64_t group_size(int64_t left) const { return has_few_tiles() ? 1 : std::min(kMostPanels, shared_out(left)); }
 
   // A tile of rows goes through all panels of the group while it is near; the first of them fetches
   // the weights that come next.
   void multiply(const Group& group, int64_t tile0, int64_t tile1) {
-    alignas(64) static thread_local Sum partial[kMaxGroup * kMaxTiles<Scheme> * Scheme::max_rows * 2];
+    alignas(64) static thread_local Sum partial[kMostPanels * kMaxTiles<Scheme> * Scheme::max_rows * 2];
     for (int64_t step = 0; step < steps_; step += block_steps_) {
       const int64_t count = std::min(block_steps_, steps_ - step);
       Sum* sums = partial;
@@ -44,6 +44,7 @@ class VectorBlocks {
   using Distance = std::conditional_t<Scheme::spreads, Ahead, int64_t>;
   // Of a panel: a group of them stays in the second cache, with the rows that they meet.
   static constexpr int64_t kBlockBytes = 58 << 10;
+  static constexpr int64_t kMostPanels = kRegisters > 1 ? 2 : 8;  // second caches are small where registers are
   // Panels are fetched ahead of their use: a processor that computes does not see far enough by itself.
   // With one row Zen 4 does, and with up to four of a scheme that asks only once; Emerald Rapids never
   // does, nor Zen 3, but for one row of float32, which is a twentieth slower for being told.
@@ -145,7 +146,7 @@ class VectorBlocks {
   }
 
   // Coded weights as they are multiplied.
-  alignas(64) static inline thread_local uint8_t decoded_[is_coded<Scheme> ? kMaxGroup * kBlockBytes : 1];
+  alignas(64) static inline thread_local uint8_t decoded_[is_coded<Scheme> ? kMostPanels * kBlockBytes : 1];
 
   const Operands<Scheme>& operands_;
   const Tiles& tiles_;
