@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "lines.h"
 #include "rows.h"
 #include "softmax.h"
 
@@ -95,7 +96,7 @@ inline Shaping shaping_of(const Attention& attention, const Task& task, int64_t 
 // What every row of a task has gathered so far: sums over values, to be divided by its total.
 class Gathered {
  public:
-  Gathered(const Attention& attention, const Task& task, float* sums, std::vector<Seen>& seen)
+  Gathered(const Attention& attention, const Task& task, float* sums, Lines<Seen>& seen)
       : attention_(attention), task_(task), sums_(sums), seen_(seen) {
     const int64_t group = attention.heads.group(), rows = task.tokens * group;
     std::fill(sums, sums + rows * attention.heads.dim, 0.0f);
@@ -120,13 +121,13 @@ class Gathered {
   const Attention& attention_;
   const Task& task_;
   float* sums_;
-  std::vector<Seen>& seen_;
+  Lines<Seen>& seen_;
 };
 
 // Memory that a thread uses for one task after another.
 struct Scratch {
-  std::vector<float> floats;
-  std::vector<Seen> seen;
+  Lines<float> floats;
+  Lines<Seen> seen;
 };
 
 // A task in float32.
@@ -264,7 +265,7 @@ class FloatTask {
   const Task& task_;
   const Heads& heads_;
   int64_t rows_;
-  std::vector<Seen>& seen_;
+  Lines<Seen>& seen_;
   float *queries_, *sums_, *weights_, *corrections_;
 };
 

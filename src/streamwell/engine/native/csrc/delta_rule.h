@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
+#include "lines.h"
 #include "repeat.h"
 #include "simd.h"
 
@@ -30,14 +30,12 @@ struct DeltaRule {
     const int64_t blocks = value_dim / kLanes / (is_wide ? kWide : 1);
 #pragma omp parallel
     {
-      std::vector<float> room((is_wide ? kWide * kLanes : kLanes) * key_dim + 3 * key_dim + kLanes);
-      // vectors that lie in two lines of the cache would take twice the time
-      float* const scratch = room.data() + (64 - reinterpret_cast<uintptr_t>(room.data()) % 64) % 64 / 4;
+      Lines<float> scratch((is_wide ? kWide * kLanes : kLanes) * key_dim + 3 * key_dim);
 #pragma omp for
       for (int64_t i = 0; i < batch * value_heads * blocks; ++i) {
         const int64_t row = i / blocks, block = i % blocks;
-        if (is_wide) run_columns<kWide>(row / value_heads, row % value_heads, block, scratch);
-        else run_columns<1>(row / value_heads, row % value_heads, block, scratch);
+        if (is_wide) run_columns<kWide>(row / value_heads, row % value_heads, block, scratch.data());
+        else run_columns<1>(row / value_heads, row % value_heads, block, scratch.data());
       }
     }
   }

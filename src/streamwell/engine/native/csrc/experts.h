@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "linear.h"
+#include "lines.h"
 
 namespace streamwell {
 
@@ -56,15 +57,15 @@ class Mixing {
   };
   // A thread's memory, which it uses again for table after table, so that it stays near.
   struct Room {
-    std::vector<float> scores, gathered, inner, given;
-    std::vector<uint8_t> workspace;
+    Lines<float> scores, gathered, inner, given;
+    Lines<uint8_t> workspace;
   };
   // At once: what they are given is kept until all of them are served.
   static constexpr int64_t kMostGuests = 1024;
   static constexpr float kTaken = -1.0f;  // less than any share
 
   template <class T>
-  static T* of_size(std::vector<T>& memory, int64_t size) {
+  static T* of_size(Lines<T>& memory, int64_t size) {
     if (static_cast<int64_t>(memory.size()) < size) memory.resize(size);
     return memory.data();
   }

@@ -183,7 +183,7 @@ class PairTask {
   const Task& task_;
   const Heads& heads_;
   int64_t rows_, key_dim_;
-  std::vector<Seen>& seen_;
+  Lines<Seen>& seen_;
   float *sums_, *scores_;
   Number *weights_, *queries_;
 };

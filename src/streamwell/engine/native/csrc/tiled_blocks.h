@@ -26,7 +26,7 @@ class TiledBlocks {
   // Panels of the next group of a stretch: not too few where rows do not stay in the second cache, since
   // then each group reads all of them anew.
   int64_t group_size(int64_t left) const {
-    const int64_t least = near_steps_ < steps_ ? kMostPanels / 2 : 1;
+    const int64_t least = 2 * near_steps_ < steps_ ? kMostPanels / 2 : 1;
     return std::min({kMostPanels, std::max(least, shared_out(left)), left});
   }
 
