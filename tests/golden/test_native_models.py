@@ -198,9 +198,8 @@ def test_a_model_in_bfloat16_is_near_the_one_in_float32(
     for dtype in ("bfloat16", "float32"):
         model = native_model(folder, dtype)
         assert isinstance(model, NativeDecoder | NativeSeq2Seq)
-        for keys, values in model.cache:
-            keys.fill(0x7FC0 if dtype == "bfloat16" else np.nan)  # not numbers, in either
-            values.fill(0x7FC0 if dtype == "bfloat16" else np.nan)
+        for cache in model.cache:
+            cache.fill(0x7FC0 if dtype == "bfloat16" else np.nan)  # not numbers, in either
         with torch.inference_mode():
             model.forward([Chunk(sequence, 0, 20)], [])
             logits.append(model.forward([Chunk(sequence, 20, 21)], list(range(21))).clone())
@@ -229,8 +228,9 @@ def test_a_key_that_is_not_a_number_poisons_who_sees_it(
             last_logits(model, [Chunk(sequence, 0, chunk.start)])
             sound = last_logits(model, [chunk])
             width, not_a_number = (2, 0x7FC0) if dtype == "bfloat16" else (1, np.nan)
-            keys = model.cache[0][0].reshape(num_blocks + 1, -1, BLOCK_SIZE, width)
-            keys[sequence.block_ids[last // BLOCK_SIZE], :, last % BLOCK_SIZE] = not_a_number
+            numbers = model.cache[0].reshape(num_blocks + 1, 2, -1, BLOCK_SIZE, width)
+            keys = numbers[:, :, :16]  # of heads of 16, padded to 32 in pairs
+            keys[sequence.block_ids[last // BLOCK_SIZE], :, :, last % BLOCK_SIZE] = not_a_number
 
             poisoned = last_logits(model, [chunk])
 

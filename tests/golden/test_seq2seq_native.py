@@ -128,4 +128,5 @@ def test_an_encoder_needs_no_more_room_than_its_longest_step(tmp_path: Path) -> 
 
     assert torch.equal(first, again)
     assert cache is model._encoder_cache
-    assert 3 * BLOCK_SIZE * 2 * 16 == cache[0].size  # two blocks and nobody's, two heads of 16
+    # two blocks and nobody's, keys and values of two heads of 16
+    assert cache.size == 3 * BLOCK_SIZE * 2 * 2 * 16

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 
 from streamwell.engine.native import BLOCK_SIZE
+from streamwell.engine.native.memory import mapped
 
-#: Keys and values of one layer.
-LayerCache = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+#: Keys and values of one layer: of each head of each block its keys, then its values.
+LayerCache = np.ndarray[Any, Any]
 
 
 class CacheShape:
@@ -26,20 +27,20 @@ class CacheShape:
         #: Whether they are multiplied as they are, or widened to floats.
         self.has_fast_pairs = bool(library.sw_has_fast_pairs())
         self._stored = np.dtype(np.uint16 if self.has_pairs else np.float32)
-        #: Numbers per position: those of keys may be padded.
-        self._key_width = num_heads * (pair_key_dim or head_dim)
-        self._value_width = num_heads * head_dim
+        #: Numbers per position of a head, of its keys and values: those of keys may be padded.
+        self._width = (pair_key_dim or head_dim) + head_dim
+        self._num_heads = num_heads
 
     @property
     def bytes_per_token(self) -> int:
         """What the layer takes per token."""
-        return (self._key_width + self._value_width) * self._stored.itemsize
+        return self._num_heads * self._width * self._stored.itemsize
 
     def allocate(self, num_blocks: int) -> LayerCache:
-        """So many blocks, and block 0, which belongs to nobody."""
-        positions = (num_blocks + 1) * BLOCK_SIZE
-        # numpy's zeros are untouched pages: memory is used as blocks are
-        return (
-            np.zeros(positions * self._key_width, self._stored),
-            np.zeros(positions * self._value_width, self._stored),
-        )
+        """So many blocks, and block 0, which belongs to nobody: `[blocks, heads, numbers]`.
+
+        Memory is used as blocks are. They begin with a line of the cache: else everything that is
+        read of them would lie in two.
+        """
+        memory = mapped((num_blocks + 1) * BLOCK_SIZE * self.bytes_per_token)
+        return np.frombuffer(memory, self._stored).reshape(num_blocks + 1, self._num_heads, -1)

@@ -133,8 +133,8 @@ class NativeDecoder:
         self.cache: list[LayerCache] = [
             self._cache_shape.allocate(num_blocks) for _ in self._layers
         ]
-        for struct, (keys, values) in zip(self._layers, self.cache, strict=True):
-            struct.cache = CacheStruct(keys.ctypes.data, values.ctypes.data)
+        for struct, cache in zip(self._layers, self.cache, strict=True):
+            struct.cache = CacheStruct(cache.ctypes.data)
 
     def forward(self, chunks: list[Chunk], rows: list[int]) -> torch.Tensor:
         """Logits `[len(rows), vocab_size]` of some rows of the chunks' tokens, end to end.

@@ -76,7 +76,7 @@ class LinearStruct(ctypes.Structure):
 class CacheStruct(ctypes.Structure):
     """Keys and values of one layer."""
 
-    _fields_ = [("keys", c_void_p), ("values", c_void_p)]
+    _fields_ = [("blocks", c_void_p)]
 
 
 class HeadsStruct(ctypes.Structure):

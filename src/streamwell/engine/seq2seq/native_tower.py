@@ -84,8 +84,8 @@ class NativeTower:
 
     def use(self, caches: list[LayerCache]) -> None:
         """Read and write these from now on; the caller keeps them."""
-        for struct, (keys, values) in zip(self.layers, caches, strict=True):
-            struct.cache = CacheStruct(keys.ctypes.data, values.ctypes.data)
+        for struct, cache in zip(self.layers, caches, strict=True):
+            struct.cache = CacheStruct(cache.ctypes.data)
 
     def _fill_layer(self, struct: LayerStruct, prefix: str) -> None:
         linear = self._packer.linear

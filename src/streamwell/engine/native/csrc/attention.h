@@ -8,7 +8,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "lines.h"
 #include "rows.h"
@@ -77,6 +76,9 @@ struct Task {
   }
 
   int64_t head_of(int64_t r, int64_t group) const { return kv_head * group + r % group; }
+
+  // Where its keys and values are, among all heads of the cache, in one of the sequence's blocks.
+  int64_t place_of(int64_t block, int64_t num_heads) const { return blocks[block] * num_heads + kv_head; }
 
   // The query, or the place for what comes out, of a row.
   int64_t offset_of(int64_t r, int64_t group, int64_t row_floats, int64_t dim) const {
@@ -161,6 +163,7 @@ class FloatTask {
 
  private:
   int64_t last_seen(int64_t r) const { return task_.last_seen(r, heads_.group()); }
+  int64_t place_of(int64_t block) const { return task_.place_of(block, heads_.kv); }
 
   // Micro-kernels read their rows' queries dimension by dimension.
   void pack_queries() {
@@ -181,10 +184,6 @@ class FloatTask {
     } else if constexpr (R > 1) {
       with_rows<R - 1>(rows, first, key, end);
     }
-  }
-
-  const float* block_of(const float* cache, int64_t key) const {
-    return cache + (task_.blocks[key / kLanes] * heads_.kv + task_.kv_head) * heads_.dim * kLanes;
   }
 
   template <int R>
@@ -219,7 +218,7 @@ class FloatTask {
   template <int R, int V>
   void score(int64_t first, int64_t key, int64_t block) {
     const float* keys[V];
-    for (int v = 0; v < V; ++v) keys[v] = block_of(attention_.cache.keys, key + v * kLanes);
+    for (int v = 0; v < V; ++v) keys[v] = FloatCache::keys_of(attention_.cache, place_of(key / kLanes + v), heads_.dim);
     const float* query = queries_ + first * heads_.dim;
     F32 sums[R][V];
     repeat<R, V>([&](int r, int v) STREAMWELL_INLINE { sums[r][v] = zero(); });
@@ -245,7 +244,7 @@ class FloatTask {
                        broadcast(corrections_[r]));
     });
     for (int64_t block = 0; block < count; block += kLanes) {
-      const float* value = block_of(attention_.cache.values, key + block) + d;
+      const float* value = FloatCache::values_of(attention_.cache, place_of((key + block) / kLanes), heads_.dim) + d;
       const int64_t end = std::min<int64_t>(count, block + kLanes);
       for (int64_t j = block; j < end; ++j, value += heads_.dim) {
         F32 columns[V];

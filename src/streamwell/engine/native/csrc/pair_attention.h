@@ -1,7 +1,7 @@
 // Attention in bfloat16 over a cache of pairs.
 //
-// A block holds 16 positions: keys as `[kv_heads, key_dim / 2, 16, 2]`, neighbouring dimensions side
-// by side and zeros up to a multiple of 32 dimensions; values as `[kv_heads, 8, head_dim, 2]`,
+// A block holds 16 positions: the keys of a head as `[key_dim / 2, 16, 2]`, neighbouring dimensions side
+// by side and zeros up to a multiple of 32 dimensions; its values as `[8, head_dim, 2]`,
 // neighbouring positions side by side. So both are what the processor multiplies, where they lie, if
 // it does that fast. Softmax and sums are float32.
 #pragma once
@@ -23,9 +23,8 @@ struct PairCache {
   // Blocks are read up to their ends, times zero where nothing was written: what another sequence left
   // there may not be finite.
   static void open_block(int64_t block, Heads heads, const Cache& cache) {
-    const int64_t key_bytes = heads.kv * key_dim_of(heads.dim) * kLanes * 2;
-    std::memset(keys_of(cache, block * heads.kv, heads.dim), 0, key_bytes);
-    std::memset(values_of(cache, block * heads.kv, heads.dim), 0, heads.kv * heads.dim * kLanes * 2);
+    uint16_t* first = keys_of(cache, block * heads.kv, heads.dim);
+    std::memset(first, 0, heads.kv * head_numbers(heads.dim) * 2);
   }
 
   static void write(const float* key, const float* value, int64_t slot, Heads heads,
@@ -45,18 +44,22 @@ struct PairCache {
     }
   }
 
+  // Of a head of a block, by its place among all.
   static uint16_t* keys_of(const Cache& cache, int64_t head, int64_t dim) {
-    return reinterpret_cast<uint16_t*>(cache.keys) + head * key_dim_of(dim) * kLanes;
+    return reinterpret_cast<uint16_t*>(cache.blocks) + head * head_numbers(dim);
   }
-
   static uint16_t* values_of(const Cache& cache, int64_t head, int64_t dim) {
-    return reinterpret_cast<uint16_t*>(cache.values) + head * dim * kLanes;
+    return keys_of(cache, head, dim) + key_dim_of(dim) * kLanes;
   }
 
   static void store_pairs(uint16_t* out, F32 values) {
     const __m256bh narrow = _mm512_cvtneps_pbh(values);
     std::memcpy(out, &narrow, sizeof(narrow));
   }
+
+ private:
+  // Of a block.
+  static int64_t head_numbers(int64_t dim) { return (key_dim_of(dim) + dim) * kLanes; }
 };
 
 // The keys, or the values, of a tile. While they are read, what lies at the same places of other blocks
@@ -114,6 +117,7 @@ class PairTask {
   static constexpr int64_t kRowsPerProduct = Products::rows, kRowsPerTurn = Products::rows_together;
 
   int64_t last_seen(int64_t r) const { return task_.last_seen(r, heads_.group()); }
+  int64_t place_of(int64_t block) const { return task_.place_of(block, heads_.kv); }
 
   static void put(uint16_t* out, F32 values) { PairCache::store_pairs(out, values); }
   static void put(float* out, F32 values) { store(out, values); }
@@ -123,7 +127,7 @@ class PairTask {
     const int64_t first = attention_.first_key(task_.start);
     const int64_t end = std::min(task_.end(), first + kTileKeys);
     for (int64_t key = first; key < end; key += kLanes) {
-      const uint16_t* keys = PairCache::keys_of(attention_.cache, head_of(key / kLanes), heads_.dim);
+      const uint16_t* keys = PairCache::keys_of(attention_.cache, place_of(key / kLanes), heads_.dim);
       for (int64_t d = 0; d < key_dim_; d += 2)
         fetch<64>(reinterpret_cast<const uint8_t*>(keys + d * kLanes));
     }
@@ -148,11 +152,11 @@ class PairTask {
     Blocks keys, values;
     const int64_t last = (end - 1) / kLanes;
     for (int64_t b = 0; b < kTileBlocks; ++b) {  // after the last block comes the last block again
-      const int64_t place = key / kLanes + b, head = head_of(std::min(place, last));
-      keys.at[b] = PairCache::keys_of(attention_.cache, head, heads_.dim);
-      values.at[b] = keys.ahead[b] = PairCache::values_of(attention_.cache, head, heads_.dim);
+      const int64_t block = key / kLanes + b, place = place_of(std::min(block, last));
+      keys.at[b] = PairCache::keys_of(attention_.cache, place, heads_.dim);
+      values.at[b] = keys.ahead[b] = PairCache::values_of(attention_.cache, place, heads_.dim);
       values.ahead[b] = PairCache::keys_of(
-          attention_.cache, head_of(std::min(place + kTileBlocks, last)), heads_.dim);
+          attention_.cache, place_of(std::min(block + kTileBlocks, last)), heads_.dim);
     }
     for (int64_t r = 0; r < count; r += kRowsPerProduct)
       Products::score(Products::height(rows_, count - r), queries_ + (first + r) * key_dim_, keys, key_dim_,
@@ -162,9 +166,6 @@ class PairTask {
       Products::gather(Products::height(rows_, count - r), weights_ + r * kTileKeys, values, num_blocks,
                        heads_.dim, sums_ + (first + r) * heads_.dim);
   }
-
-  // The number of the task's head in a block of the sequence.
-  int64_t head_of(int64_t block) const { return task_.blocks[block] * heads_.kv + task_.kv_head; }
 
   void soften_row(int64_t row, int64_t r, int64_t key, int64_t num_blocks) {
     const float* scores = scores_ + r * kTileKeys;

@@ -10,12 +10,12 @@ namespace streamwell {
 // Below this many rows, waking the other threads costs more than they save.
 constexpr int64_t kRowsWorthThreads = 8;
 
-// The cache of one layer: keys `[blocks, kv_heads, head_dim, 16]`, sixteen positions side by side as
-// scores need them, values `[blocks, kv_heads, 16, head_dim]`. In bfloat16 (`pair_attention.h`) pairs
-// that are multiplied together lie side by side: of dimensions in keys, of positions in values.
+// The cache of one layer, `[blocks, kv_heads]`: the keys of a head `[head_dim, 16]`, sixteen positions side by
+// side as scores need them, and after them its values `[16, head_dim]`, since who reads the ones will read
+// the others, and processors fetch ahead what comes next. In bfloat16 (`pair_attention.h`) pairs that are
+// multiplied together lie side by side: of dimensions in keys, of positions in values.
 struct Cache {
-  float* keys;
-  float* values;
+  float* blocks;
 };
 
 struct Heads {
@@ -92,11 +92,19 @@ struct FloatCache {
                     const Cache& cache) {
     const int64_t block = slot / kLanes, place = slot % kLanes;
     for (int64_t h = 0; h < heads.kv; ++h) {
-      const int64_t base = (block * heads.kv + h) * heads.dim * kLanes;
-      float* keys = cache.keys + base + place;
+      float* keys = keys_of(cache, block * heads.kv + h, heads.dim) + place;
       for (int64_t d = 0; d < heads.dim; ++d) keys[d * kLanes] = key[h * heads.dim + d];
-      std::memcpy(cache.values + base + place * heads.dim, value + h * heads.dim, heads.dim * 4);
+      float* values = values_of(cache, block * heads.kv + h, heads.dim);
+      std::memcpy(values + place * heads.dim, value + h * heads.dim, heads.dim * 4);
     }
+  }
+
+  // Of a head of a block, by its place among all.
+  static float* keys_of(const Cache& cache, int64_t head, int64_t dim) {
+    return cache.blocks + head * 2 * dim * kLanes;
+  }
+  static float* values_of(const Cache& cache, int64_t head, int64_t dim) {
+    return keys_of(cache, head, dim) + dim * kLanes;
   }
 };
 

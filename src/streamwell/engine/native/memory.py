@@ -1,4 +1,4 @@
-"""Memory for packed weights, in pages of 2 MiB where the system gives those to who asks.
+"""Memory for packed weights and caches, in pages of 2 MiB where the system gives those to who asks.
 
 A step reads all weights. In pages of 4 KiB it would have to look up where the next one lies some
 eight times in a microsecond, and processors do not fetch ahead beyond the end of a page.
@@ -28,9 +28,9 @@ class WeightMemory:
         room = -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
         # beside it, what is left of a shared mapping would often be too little for the next one
         if room > _MAPPING_BYTES // 4:
-            return _mapping(room)[:num_bytes]
+            return torch.frombuffer(mapped(room), dtype=torch.uint8)[:num_bytes]
         if room > len(self._left):
-            self._left = _mapping(_MAPPING_BYTES)
+            self._left = torch.frombuffer(mapped(_MAPPING_BYTES), dtype=torch.uint8)
         taken, self._left = self._left[:num_bytes], self._left[room:]
         return taken
 
@@ -39,8 +39,9 @@ class WeightMemory:
         return self.take(4 * count).view(torch.float32)
 
 
-def _mapping(num_bytes: int) -> torch.Tensor:
+def mapped(num_bytes: int) -> mmap.mmap:
+    """Zeros, from the beginning of a page on, that take memory where they are written."""
     memory = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):  # a kernel without them
+    with contextlib.suppress(OSError):  # a kernel without large pages
         memory.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(memory, dtype=torch.uint8)
+    return memory
