@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import torch
 
-from streamwell.engine.native.structures import Activation, Epilogue, Kind, LinearStruct
 from streamwell.engine.native.memory import WeightMemory
+from streamwell.engine.native.structures import Activation, Epilogue, Kind, LinearStruct
 from streamwell.engine.quantization import effective
 from streamwell.engine.saved_weights import SavedRows
 from streamwell.models.gguf_header import KEPT

@@ -16,8 +16,8 @@ from streamwell.engine.native.linear import (
     side_by_side,
     storage_kind,
 )
-from streamwell.engine.native.structures import NormStruct
 from streamwell.engine.native.memory import WeightMemory
+from streamwell.engine.native.structures import NormStruct
 from streamwell.engine.quantization import head_quantization
 from streamwell.engine.saved_weights import SavedRows, SavedWeights, joined
 from streamwell.models.gguf_header import KEPT
