@@ -1,4 +1,4 @@
-"""How the helper's caches are laid out: see `csrc/rows.h` and `csrc/tile_attention.h`."""
+"""How the helper's caches are laid out: see `csrc/float_attention.h` and `csrc/pair_attention.h`."""
 
 from __future__ import annotations
 

@@ -10,10 +10,8 @@ namespace streamwell {
 // Below this many rows, waking the other threads costs more than they save.
 constexpr int64_t kRowsWorthThreads = 8;
 
-// The cache of one layer, `[blocks, kv_heads]`: the keys of a head `[head_dim, 16]`, sixteen positions side by
-// side as scores need them, and after them its values `[16, head_dim]`, since who reads the ones will read
-// the others, and processors fetch ahead what comes next. In bfloat16 (`pair_attention.h`) pairs that are
-// multiplied together lie side by side: of dimensions in keys, of positions in values.
+// The cache of one layer, `[blocks, kv_heads]`: the keys of a head at sixteen positions, and after them its
+// values, since who reads the ones will read the others, and processors fetch ahead what comes next.
 struct Cache {
   float* blocks;
 };
@@ -82,31 +80,6 @@ inline void rotate(float* head, const float* cosines, const float* sines, int64_
     head[half + i] = high * cosines[i] + low * sines[i];
   }
 }
-
-// How rows are written into a cache of floats.
-struct FloatCache {
-  // Before the first position of a block is written.
-  static void open_block(int64_t, Heads, const Cache&) {}
-
-  static void write(const float* key, const float* value, int64_t slot, Heads heads,
-                    const Cache& cache) {
-    const int64_t block = slot / kLanes, place = slot % kLanes;
-    for (int64_t h = 0; h < heads.kv; ++h) {
-      float* keys = keys_of(cache, block * heads.kv + h, heads.dim) + place;
-      for (int64_t d = 0; d < heads.dim; ++d) keys[d * kLanes] = key[h * heads.dim + d];
-      float* values = values_of(cache, block * heads.kv + h, heads.dim);
-      std::memcpy(values + place * heads.dim, value + h * heads.dim, heads.dim * 4);
-    }
-  }
-
-  // Of a head of a block, by its place among all.
-  static float* keys_of(const Cache& cache, int64_t head, int64_t dim) {
-    return cache.blocks + head * 2 * dim * kLanes;
-  }
-  static float* values_of(const Cache& cache, int64_t head, int64_t dim) {
-    return keys_of(cache, head, dim) + dim * kLanes;
-  }
-};
 
 inline void add_rows(const float* rows, int64_t size, float* sums) {
 #pragma omp parallel for if (size >= (1 << 14))

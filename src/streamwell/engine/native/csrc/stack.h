@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "experts.h"
+#include "float_attention.h"
 #include "tile_attention.h"
 
 namespace streamwell {
