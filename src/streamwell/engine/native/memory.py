@@ -40,7 +40,7 @@ class WeightMemory:
 
 
 def mapped(num_bytes: int) -> mmap.mmap:
-    """Zeros, from the beginning of a page on, that take memory where they are written."""
+    """Zeros, from the beginning of a page on, whose pages take memory once they are written to."""
     memory = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError):  # a kernel without large pages
         memory.madvise(mmap.MADV_HUGEPAGE)

@@ -58,7 +58,7 @@ struct PairCache {
   }
 
  private:
-  // Of a block.
+  // Those of a head in a block.
   static int64_t head_numbers(int64_t dim) { return (key_dim_of(dim) + dim) * kLanes; }
 };
 

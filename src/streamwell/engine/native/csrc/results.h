@@ -51,9 +51,7 @@ class Results {
   // Calls `body` with what becomes of both halves of a row before they are stored.
   template <Form form, class Body>
   [[gnu::always_inline]] void with_function(const Body& body) const {
-    if constexpr (form == kAccumulate) {
-      body([](F32 (&)[2]) STREAMWELL_INLINE {});
-    } else if constexpr (form == kGate || form == kGatePairs) {
+    if constexpr (form == kGate || form == kGatePairs) {
       with_gate(epilogue_.activation, [&](auto gated) STREAMWELL_INLINE {
         body([&](F32 (&row)[2]) STREAMWELL_INLINE { row[0] = gated(row[0], row[1]); });
       });
