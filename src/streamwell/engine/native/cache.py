@@ -1,4 +1,4 @@
-"""How the helper's caches are laid out: see `csrc/float_attention.h` and `csrc/pair_attention.h`."""
+"""How the helper's caches are laid out: `csrc/float_attention.h`, `csrc/pair_attention.h`."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class CacheShape:
     def allocate(self, num_blocks: int) -> LayerCache:
         """So many blocks, and block 0, which belongs to nobody: `[blocks, heads, numbers]`.
 
-        Memory is used as blocks are, a page of 2 MiB at a time. They begin with a line of the cache:
-        else everything that is read of them would lie in two.
+        Memory is used as blocks are, a page of 2 MiB at a time. They begin with a line of the
+        processor's cache: else everything that is read of them would lie in two.
         """
         memory = mapped((num_blocks + 1) * BLOCK_SIZE * self.bytes_per_token)
         return np.frombuffer(memory, self._stored).reshape(num_blocks + 1, self._num_heads, -1)
