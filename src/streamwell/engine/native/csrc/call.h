@@ -33,6 +33,14 @@ struct Tiles {
 
   int height(int64_t tile) const { return static_cast<int>(first(tile + 1) - first(tile)); }
 
+  // Rows that a tile has room for in memory. A rest beside full tiles has half of theirs or as much: a
+  // processor's tiles, which change by turns then, need not be told.
+  int room(int64_t tile) const {
+    if (!are_full || count == 1) return height(tile);
+    const int64_t half = max_rows / 2;
+    return static_cast<int>((height(tile) + half - 1) / half * half);
+  }
+
   int64_t of(int64_t row) const {
     return are_full ? row / max_rows : ((row + 1) * count - 1) / rows;
   }
@@ -53,7 +61,8 @@ inline uint8_t* packed_rows(uint8_t* workspace, int64_t rows) {
   return workspace + (rows * 4 + 63) / 64 * 64;
 }
 
-// Bytes of workspace that a call over so many rows needs.
+// Bytes of workspace that a call over so many rows needs: of floats, so that the room which tiles leave
+// unused, of pairs or bytes, is there.
 inline int64_t workspace_bytes(int64_t rows, int64_t k) { return rows * (k + 64) * 4 + 128; }
 
 }  // namespace streamwell

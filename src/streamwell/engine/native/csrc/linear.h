@@ -98,7 +98,7 @@ class Multiplication {
   void pack(int64_t tile, int m, int64_t first, int64_t count) {
     const int64_t row = tiles_.first(tile) + m;
     uint8_t* place = operands_.tile_at(tile, first / Scheme::step);
-    Scheme::pack_row(x_ + row * linear_.k + first, count, place, m, tiles_.height(tile),
+    Scheme::pack_row(x_ + row * linear_.k + first, count, place, m, tiles_.room(tile),
                      row_scales_ + row);
   }
 

@@ -19,7 +19,7 @@ struct Operands {
 
   uint8_t* tile_at(int64_t tile, int64_t step) const {
     return packed + tiles.first(tile) * steps * Scheme::x_bytes +
-           step * Scheme::x_bytes * tiles.height(tile);
+           step * Scheme::x_bytes * tiles.room(tile);
   }
 
   // Weights as they lie in memory.

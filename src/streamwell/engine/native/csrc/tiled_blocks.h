@@ -128,15 +128,16 @@ class TiledBlocks {
   template <class Meanwhile>
   void multiply_tile(const uint8_t* weights, const Block& block, int64_t tile, Ahead ahead, Sum* sums,
                      Pending<Sum>& pending, const Meanwhile& meanwhile) {
-    const int height = tiles_.height(tile);
+    const int room = tiles_.room(tile);
     const int some = static_cast<int>(shared(pending.left(), block.count));
     Scheme::accumulate(operands_.tile_at(tile, block.step), weights, block.count, ahead,
-                       height, !is_alone(), block.step == 0, sums,
+                       room, !is_alone(), block.step == 0, sums,
                        [&] {
                          if (some) results_.write(pending, std::min(some, pending.left()));
                          if constexpr (is_coded<Scheme>) meanwhile();
                        });
-    if (block.step + block.count == steps_) pending = {block.panel, tiles_.first(tile), height, 0, sums};
+    if (block.step + block.count == steps_)
+      pending = {block.panel, tiles_.first(tile), tiles_.height(tile), room, 0, sums};
   }
 
   const Operands<Scheme>& operands_;

@@ -89,7 +89,9 @@ struct Tiled : Scheme {
   }
 
  private:
+  // Of half a tile's rows, a whole one's shapes do as well, whose other half is not used.
   static void set_shapes(int height) {
+    if (height == kTileRows) height = max_rows;
     const int top = std::min(height, kTileRows), bottom = height - top;
     const TileShape high = {top, 16}, low = {bottom, 16}, weights = {kTileRows, 16};
     set_tile_shapes(height, {high, high, low, low, high, low, weights, weights});

@@ -141,7 +141,7 @@ class VectorBlocks {
   [[gnu::always_inline]] void put(Sum (&sums)[M][2], int64_t panel, int64_t tile, int64_t end, Sum* partial) {
     repeat<M, 2>([&](int m, int s) STREAMWELL_INLINE { partial[2 * m + s] = sums[m][s]; });
     if (end < steps_) return;
-    Pending<Sum> pending = {panel, tiles_.first(tile), M, 0, partial};
+    Pending<Sum> pending = {panel, tiles_.first(tile), M, M, 0, partial};
     results_.write(pending, M);
   }
 
