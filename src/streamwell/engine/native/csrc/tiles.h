@@ -77,8 +77,9 @@ struct Tiled : Scheme {
   static constexpr bool is_tiled = true;
 
   // sums[m][side] += tile times block, for `height` rows and both halves of a panel. Rows that pass by
-  // leave the first cache to the block. `meanwhile` is called with every 16 steps: the rest of the
-  // processor is idle while tiles are multiplied.
+  // leave the first cache to the block; those of a tile alone do not, and its sums wait in their registers
+  // for the next block. (To store them with the last one only is slower: their lines would be far then.)
+  // `meanwhile` is called with every 16 steps: the rest of the processor is idle while tiles are multiplied.
   template <class Meanwhile>
   static void accumulate(const uint8_t* x, const uint8_t* w, int64_t steps, Ahead ahead, int height,
                          bool passes_by, bool is_first, Sum* sums, const Meanwhile& meanwhile) {
@@ -110,7 +111,7 @@ struct Tiled : Scheme {
         _tile_zero(2);
         _tile_zero(3);
       }
-    } else {
+    } else if constexpr (passes_by) {
       _tile_loadd(0, top, stride);
       _tile_loadd(1, top + kTileBytes, stride);
       if constexpr (is_high) {
