@@ -7,22 +7,22 @@ namespace streamwell {
 
 enum Activation : int32_t { kNone = 0, kSilu = 1, kGeluTanh = 2, kGelu = 3, kRelu = 4, kClampedSwiglu = 5 };
 
-inline F32 silu(F32 x, F32 argument) {
+[[gnu::always_inline]] inline F32 silu(F32 x, F32 argument) {
   return mul(x, reciprocal(add(broadcast(1.0f), exp(sub(zero(), argument)))));
 }
 
 // GELU's approximation by tanh (Hendrycks and Gimpel 2016), which is SiLU with another argument.
-inline F32 gelu_tanh(F32 x) {
+[[gnu::always_inline]] inline F32 gelu_tanh(F32 x) {
   const F32 cubic = fma(mul(mul(x, x), broadcast(0.044715f)), x, x);
   return silu(x, mul(cubic, broadcast(1.5957691216f)));  // twice the root of 2 / pi
 }
 
 // What is not a number comes out as it is: the second argument of `max` wins.
-inline F32 relu(F32 x) { return max(zero(), x); }
+[[gnu::always_inline]] inline F32 relu(F32 x) { return max(zero(), x); }
 
 // GELU itself: ReLU less |x| times the tail of the normal distribution beyond |x|, after Abramowitz
 // and Stegun 1964, 7.1.26, whose error is at most 1.5e-7.
-inline F32 gelu(F32 x) {
+[[gnu::always_inline]] inline F32 gelu(F32 x) {
   const F32 size = max(sub(zero(), x), x);
   const F32 z = mul(size, broadcast(0.70710678f));
   const F32 one = broadcast(1.0f), t = div(one, fma(z, broadcast(0.3275911f), one));
@@ -53,7 +53,7 @@ inline F32 activate(F32 x, Activation activation) {
 
 // SwiGLU (Shazeer 2020) as GPT-OSS has it: both halves are bounded, and one is added to one. What is not
 // a number comes out as it is.
-inline F32 clamped_swiglu(F32 gate, F32 up) {
+[[gnu::always_inline]] inline F32 clamped_swiglu(F32 gate, F32 up) {
   const F32 limit = broadcast(7.0f);
   gate = min(limit, gate);
   up = max(broadcast(-7.0f), min(limit, up));

@@ -48,7 +48,7 @@ inline void store_some(float* p, F32 v, int64_t count) {
 
 // e^x to about two units in the last place; Cody-Waite reduction and a polynomial of degree 6. What is
 // not a number stays so: the second argument of `max` and `min` wins.
-inline F32 exp(F32 x) {
+[[gnu::always_inline]] inline F32 exp(F32 x) {
   x = min(broadcast(88.3f), max(broadcast(-87.3f), x));
   const F32 n = round(mul(x, broadcast(1.44269504f)));
   F32 r = fma(n, broadcast(-0.693359375f), x);
