@@ -135,11 +135,11 @@ inline void store_bytes(uint8_t* p, I32 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
                    _mm_packus_epi16(_mm_and_si128(low, mask), _mm_and_si128(high, mask)));
 }
-// The bytes of a table of sixteen at the places that bytes below sixteen tell.
-inline IntRegister look_up(const uint8_t* table, IntRegister places) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
-  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), places);
+// A table of sixteen bytes, and those at the places that bytes below sixteen tell.
+inline IntRegister table_of(const uint8_t* bytes) {
+  return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
 }
+inline IntRegister look_up(IntRegister table, IntRegister places) { return _mm256_shuffle_epi8(table, places); }
 // Bytes of both in turn: of each sixteen the first eight, or the last.
 inline IntRegister first_bytes_in_turn(IntRegister a, IntRegister b) { return _mm256_unpacklo_epi8(a, b); }
 inline IntRegister last_bytes_in_turn(IntRegister a, IntRegister b) { return _mm256_unpackhi_epi8(a, b); }

@@ -93,11 +93,11 @@ inline IntRegister add_words(IntRegister a, IntRegister b) { return _mm512_add_e
 // The signed bytes at odd, and at even, places, as words.
 inline IntRegister odd_bytes(IntRegister v) { return _mm512_srai_epi16(v, 8); }
 inline IntRegister even_bytes(IntRegister v) { return odd_bytes(_mm512_slli_epi16(v, 8)); }
-// The bytes of a table of sixteen at the places that bytes below sixteen tell.
-inline IntRegister look_up(const uint8_t* table, IntRegister places) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
-  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), places);
+// A table of sixteen bytes, and those at the places that bytes below sixteen tell.
+inline IntRegister table_of(const uint8_t* bytes) {
+  return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
 }
+inline IntRegister look_up(IntRegister table, IntRegister places) { return _mm512_shuffle_epi8(table, places); }
 // Bytes of both in turn: of each sixteen the first eight, or the last.
 inline IntRegister first_bytes_in_turn(IntRegister a, IntRegister b) { return _mm512_unpacklo_epi8(a, b); }
 inline IntRegister last_bytes_in_turn(IntRegister a, IntRegister b) { return _mm512_unpackhi_epi8(a, b); }

@@ -173,9 +173,13 @@ class Decoding {
   void go_on(int64_t count) {
     count = std::min(count, left_);
     if (!count) return;
-    for (int64_t i = 0; i < count; ++i)
-      decode_chunk(chunk_ + i * kChunkBytes, out_ + i * 2 * kChunkWeights);
-    const int64_t end = place_ + count * kChunkWeights;
+    // for all that compilers know, what is stored might be a part of this
+    const IntRegister upper_bytes = table_of(upper_bytes_);
+    const uint8_t* chunk = chunk_;
+    uint8_t* out = out_;
+    const int64_t ahead = ahead_, end = place_ + count * kChunkWeights;
+    for (int64_t i = 0; i < count; ++i, chunk += kChunkBytes, out += 2 * kChunkWeights)
+      decode_chunk(upper_bytes, chunk, ahead, out);
     for (; exception_ < no_exception_ && exception_->place < end; ++exception_)
       std::memcpy(out_ + (exception_->place - place_) * 2, &exception_->bits, 2);
     place_ = end;
@@ -187,15 +191,16 @@ class Decoding {
   void finish() { go_on(left_); }
 
  private:
-  [[gnu::always_inline]] void decode_chunk(const uint8_t* chunk, uint8_t* out) const {
+  [[gnu::always_inline]] static void decode_chunk(IntRegister upper_bytes, const uint8_t* chunk, int64_t ahead,
+                                                  uint8_t* out) {
     constexpr int size = 64 / kRegisters;
-    if (ahead_) fetch<kChunkBytes>(chunk + ahead_);
+    if (ahead) fetch<kChunkBytes>(chunk + ahead);
     repeat<kRegisters>([&](int part) STREAMWELL_INLINE {
       const uint8_t* low = chunk + part * size;
       const IntRegister codes = load_int_register(low + kChunkWeights);
       repeat<2>([&](int half) STREAMWELL_INLINE {
         const IntRegister places = mask_bits(half ? shift_right(codes, 4) : codes, 0x0f0f0f0f);
-        const IntRegister upper = look_up(upper_bytes_, places);
+        const IntRegister upper = look_up(upper_bytes, places);
         const IntRegister lower = load_int_register(low + half * kHalfChunk);
         uint8_t* to = out + half * kChunkWeights + part * size;
         store_int_register(to, first_bytes_in_turn(lower, upper));

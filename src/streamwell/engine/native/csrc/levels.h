@@ -33,7 +33,7 @@ struct SmallFloats {
   static constexpr int words = 4, largest = 24;
   static constexpr uint8_t levels[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
-  static IntRegister at(const uint8_t* w, int j) { return look_up(levels, FourBits::at(w, j)); }
+  static IntRegister at(const uint8_t* w, int j) { return look_up(table_of(levels), FourBits::at(w, j)); }
 
   static int level(const uint8_t* words, int i) { return levels[FourBits::level(words, i)]; }
 };
