@@ -188,6 +188,12 @@ class Decoding {
     out_ += count * 2 * kChunkWeights;
   }
 
+  // The same to another place, at a multiple of 64 bytes.
+  void go_on(int64_t count, uint8_t* out) {
+    out_ = out;
+    go_on(count);
+  }
+
   void finish() { go_on(left_); }
 
  private:

@@ -110,6 +110,14 @@ struct Ahead {
   }
 };
 
+// Where weights are that come to a few places by turns.
+struct Places {
+  const uint8_t *begin = nullptr, *end = nullptr;
+
+  // The place behind the last one is the first.
+  const uint8_t* after(const uint8_t* place) const { return place == end ? begin : place; }
+};
+
 // For what is told which lines are its share.
 template <int>
 [[gnu::always_inline]] inline void ask(const uint8_t*, Ahead& ahead) {

@@ -1,7 +1,7 @@
 // Rows times panels with tiles of the processor, block by block of a panel.
 #pragma once
 
-#include "operands.h"
+#include "decoded_ahead.h"
 #include "results.h"
 
 namespace streamwell {
@@ -13,11 +13,10 @@ class TiledBlocks {
   TiledBlocks(const Operands<Scheme>& operands, Results<Scheme>& results)
       : operands_(operands), tiles_(operands.tiles), results_(results), steps_(operands.steps),
         block_steps_(steps_), near_steps_(steps_) {
-    if (is_alone() && !is_coded<Scheme>) return;
+    if (is_alone()) return;
     const int64_t most = (decodes_before() ? kSmallBlockBytes : kBlockBytes) / Scheme::w_bytes;
     const int64_t blocks = (steps_ + most - 1) / most;
     block_steps_ = (steps_ / kWordsUnit + blocks - 1) / blocks * kWordsUnit;
-    if (is_alone()) return;
     const int64_t tiles = std::min(tiles_.count, kMaxTiles<Scheme>);
     const int64_t near = kRowBytes / (Scheme::max_rows * Scheme::x_bytes * tiles);
     near_steps_ = std::max<int64_t>(1, near / block_steps_) * block_steps_;
@@ -34,6 +33,8 @@ class TiledBlocks {
   // and the sums of a panel stay near. Only of what is so wide that its rows would not stay in the
   // second cache, a stretch of k meets all panels of a group.
   void multiply(const Group& group, int64_t tile0, int64_t tile1) {
+    if constexpr (is_coded<Scheme>)
+      if (is_alone()) return multiply_alone(group);
     alignas(64) static thread_local Sum partial[kMostPanels * kMaxTiles<Scheme> * Scheme::max_rows * 2];
     // the sums of a panel are written while those of the next are computed
     const int64_t tiles = tile1 - tile0, kept = near_steps_ < steps_ ? kMostPanels : 2;
@@ -70,9 +71,9 @@ class TiledBlocks {
   // Of coded weights that few tiles meet: two blocks have room, one that is multiplied and one that is decoded.
   static constexpr int64_t kFewTiles = 4, kSmallBlockBytes = 8 << 10;
   static constexpr int64_t kUnitChunks = kWordsUnit * Scheme::w_bytes / (2 * kChunkWeights);
-  // How far ahead weights are asked for by a tile alone, or with what is decoded, by what was fastest: bfloat16
-  // with 1 to 3 KiB, coded with 4, the bytes of int8 with 8.
-  static constexpr int64_t kBytesAhead = is_coded<Scheme> ? 4 << 10 : Scheme::is_pairs ? 1 << 10 : 8 << 10;
+  // How far ahead a tile alone asks for weights, by what was fastest: bfloat16 with 1 to 3 KiB, the bytes of
+  // int8 with 8.
+  static constexpr int64_t kBytesAhead = Scheme::is_pairs ? 1 << 10 : 8 << 10;
 
   bool is_alone() const { return tiles_.count == 1; }  // which meets no weights twice
 
@@ -115,7 +116,7 @@ class TiledBlocks {
   }
 
   Decoding decoding_of(const Block& block, int i) const {
-    const int64_t ahead = decodes_before() ? kBytesAhead : 0;
+    const int64_t ahead = decodes_before() ? kCodedBytesAhead : 0;
     if constexpr (is_coded<Scheme>)
       if (block.count) return operands_.decoding(block.panel, block.step, block.count, ahead, place_of(i));
     return {};
@@ -138,6 +139,25 @@ class TiledBlocks {
                        });
     if (block.step + block.count == steps_)
       pending = {block.panel, tiles_.first(tile), tiles_.height(tile), room, 0, sums};
+  }
+
+  // A tile alone meets coded weights once: they are decoded shortly before, whatever block they are of.
+  void multiply_alone(const Group& group) {
+    alignas(64) static thread_local Sum partial[2][Scheme::max_rows * 2];
+    const int height = tiles_.height(0);
+    Pending<Sum> pending;
+    DecodedAhead<Scheme> decoded(operands_, group);
+    for (int64_t panel = group.begin; panel < group.end; ++panel) {
+      Sum* sums = partial[panel % 2];
+      const int some = static_cast<int>(shared(pending.left(), steps_));
+      Scheme::multiply_from(decoded.places(), decoded.place_of(panel), operands_.tile_at(0, 0), steps_, height,
+                            sums, [&] {
+                              if (some) results_.write(pending, std::min(some, pending.left()));
+                              decoded.decode_some();
+                            });
+      pending = {panel, 0, height, height, 0, sums};
+    }
+    results_.write(pending, pending.left());
   }
 
   const Operands<Scheme>& operands_;

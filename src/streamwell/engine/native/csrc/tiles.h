@@ -77,16 +77,24 @@ struct Tiled : Scheme {
   static constexpr bool is_tiled = true;
 
   // sums[m][side] += tile times block, for `height` rows and both halves of a panel. Rows that pass by
-  // leave the first cache to the block; those of a tile alone do not, and its sums wait in their registers
-  // for the next block. (To store them with the last one only is slower: their lines would be far then.)
+  // leave the first cache to the block; those of a tile alone do not, and its blocks are whole panels.
   // `meanwhile` is called with every 16 steps: the rest of the processor is idle while tiles are multiplied.
   template <class Meanwhile>
   static void accumulate(const uint8_t* x, const uint8_t* w, int64_t steps, Ahead ahead, int height,
                          bool passes_by, bool is_first, Sum* sums, const Meanwhile& meanwhile) {
     set_shapes(height);
-    const auto high = passes_by ? multiply<true, true, Meanwhile> : multiply<true, false, Meanwhile>;
-    const auto low = passes_by ? multiply<false, true, Meanwhile> : multiply<false, false, Meanwhile>;
-    (height > kTileRows ? high : low)(x, w, steps, ahead, height, is_first, sums, meanwhile);
+    const auto high = passes_by ? multiply<true, true, false, Meanwhile> : multiply<true, false, false, Meanwhile>;
+    const auto low = passes_by ? multiply<false, true, false, Meanwhile> : multiply<false, false, false, Meanwhile>;
+    (height > kTileRows ? high : low)(x, w, steps, ahead, height, is_first, sums, {}, meanwhile);
+  }
+
+  // sums = a tile alone times a panel, whose weights are in places that are used by turns, from `w` on.
+  template <class Meanwhile>
+  static void multiply_from(Places places, const uint8_t* w, const uint8_t* x, int64_t steps, int height,
+                            Sum* sums, const Meanwhile& meanwhile) {
+    set_shapes(height);
+    const auto high = multiply<true, false, true, Meanwhile>, low = multiply<false, false, true, Meanwhile>;
+    (height > kTileRows ? high : low)(x, w, steps, {}, height, true, sums, places, meanwhile);
   }
 
  private:
@@ -98,9 +106,9 @@ struct Tiled : Scheme {
     set_tile_shapes(height, {high, high, low, low, high, low, weights, weights});
   }
 
-  template <bool is_high, bool passes_by, class Meanwhile>
+  template <bool is_high, bool passes_by, bool by_turns, class Meanwhile>
   static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, Ahead ahead, int height,
-                       bool is_first, Sum* sums, const Meanwhile& meanwhile) {
+                       bool is_first, Sum* sums, Places places, const Meanwhile& meanwhile) {
     constexpr int stride = 2 * kTileBytes;
     auto* top = reinterpret_cast<uint8_t*>(sums);
     uint8_t* bottom = top + kTileRows * stride;
@@ -120,6 +128,7 @@ struct Tiled : Scheme {
       }
     }
     for (int64_t i = 0; i < steps; i += 16, x += height * kTileBytes, w += 16 * stride) {
+      if constexpr (by_turns) w = places.after(w);
       ahead.fetch_lines();
       load_top<passes_by>(x);
       _tile_loadd(6, w, stride);
