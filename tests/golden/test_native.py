@@ -35,7 +35,7 @@ ACTIVATIONS = {
 #: Around the sizes of panels, tiles and blocks, and stretches of several groups of panels: nothing
 #: divides evenly.
 SIZES = [(1, 32), (33, 96), (150, 704), (64, 2112), (1050, 96)]
-ROWS = [1, 2, 3, 13, 14, 15, 16, 17, 31, 33, 48, 62, 79, 300]
+ROWS = [1, 2, 3, 13, 14, 15, 16, 17, 31, 32, 33, 48, 62, 79, 97, 300]
 
 
 @pytest.fixture(params=library.instruction_sets())

@@ -61,8 +61,8 @@ inline uint8_t* packed_rows(uint8_t* workspace, int64_t rows) {
   return workspace + (rows * 4 + 63) / 64 * 64;
 }
 
-// Bytes of workspace that a call over so many rows needs: of floats, so that the room which tiles leave
-// unused, of pairs or bytes, is there.
+// Bytes of workspace that a call over so many rows needs: of floats, where tiles put pairs or bytes. So a rest
+// has its room: with 33 rows or more, 15 rows of pairs are less than half.
 inline int64_t workspace_bytes(int64_t rows, int64_t k) { return rows * (k + 64) * 4 + 128; }
 
 }  // namespace streamwell

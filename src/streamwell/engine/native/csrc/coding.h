@@ -231,6 +231,13 @@ constexpr bool is_coded = false;
 template <class Scheme>
 constexpr bool is_coded<Coded<Scheme>> = true;
 
+// Chunks of sixteen steps of a panel.
+template <class Scheme>
+constexpr int64_t kUnitChunks = kWordsUnit * Scheme::w_bytes / (2 * kChunkWeights);
+
+// How far ahead tiles ask for coded weights while they decode others, by what was fastest.
+constexpr int64_t kCodedBytesAhead = 4 << 10;
+
 // Bytes of a step of a panel in memory.
 template <class Scheme>
 constexpr int kStoredBytes = is_coded<Scheme> ? Scheme::w_bytes * 3 / 4 : Scheme::w_bytes;

@@ -5,40 +5,38 @@
 
 namespace streamwell {
 
-// How far ahead coded weights are asked for with what is decoded, by what was fastest.
-constexpr int64_t kCodedBytesAhead = 4 << 10;
-
-// Of a group of panels, one after the other, to a few places by turns, each for sixteen steps: they do not
-// leave the first cache.
+// Decodes the panels of a group one after the other into a small ring, which does not leave the first cache,
+// in pieces of sixteen steps. A thread has one ring: it works for one of these at a time.
 template <class Scheme>
 class DecodedAhead {
  public:
   DecodedAhead(const Operands<Scheme>& operands, const Group& group)
       : operands_(operands), group_(group), panel_(group.begin), decoding_(decoding_of(panel_)) {
-    alignas(64) static thread_local uint8_t bytes[kPlaces * kPlaceBytes];
+    alignas(64) static thread_local uint8_t bytes[kPieces * kPieceBytes];
     bytes_ = bytes;
-    for (int64_t i = 0; i < kPlaces - 1; ++i) decode_some();
+    for (int64_t i = 0; i < kPieces - 1; ++i) decode_some();
   }
 
-  Places places() const { return {bytes_, bytes_ + kPlaces * kPlaceBytes}; }
+  Ring ring() const { return {bytes_, bytes_ + kPieces * kPieceBytes}; }
 
   // Where a panel of the group begins.
   const uint8_t* place_of(int64_t panel) const {
-    return bytes_ + (panel - group_.begin) * (operands_.steps / kWordsUnit) % kPlaces * kPlaceBytes;
+    return piece((panel - group_.begin) * (operands_.steps / kWordsUnit));
   }
 
-  // Decodes sixteen steps more, if any are left.
+  // Decodes one piece more, if any is left, in the place of the one that was multiplied last.
   void decode_some() {
     if (!decoding_.left()) {
       if (++panel_ >= group_.end) return;
       decoding_ = decoding_of(panel_);
     }
-    decoding_.go_on(kPlaceBytes / (2 * kChunkWeights), bytes_ + num_decoded_++ % kPlaces * kPlaceBytes);
+    decoding_.go_on(kUnitChunks<Scheme>, piece(num_decoded_++));
   }
 
  private:
-  static constexpr int64_t kPlaces = 4;  // a power of two
-  static constexpr int64_t kPlaceBytes = kWordsUnit * Scheme::w_bytes;
+  static constexpr int64_t kPieces = 4, kPieceBytes = kWordsUnit * Scheme::w_bytes;
+
+  uint8_t* piece(int64_t number) const { return bytes_ + number % kPieces * kPieceBytes; }
 
   Decoding decoding_of(int64_t panel) const {
     return operands_.decoding(panel, 0, operands_.steps, kCodedBytesAhead, nullptr);
@@ -46,10 +44,10 @@ class DecodedAhead {
 
   const Operands<Scheme>& operands_;
   const Group group_;
-  int64_t panel_;
+  int64_t panel_;  // that is decoded
   Decoding decoding_;
   uint8_t* bytes_;
-  int64_t num_decoded_ = 0;
+  int64_t num_decoded_ = 0;  // pieces
 };
 
 }  // namespace streamwell

@@ -86,11 +86,11 @@ class Results {
       // rows of the next layer lie in the same tiles as those of this one, whose scheme it has
       const int64_t words = linear_.n / kPanel * columns / 2;
       uint8_t* tile = packed_rows(reinterpret_cast<uint8_t*>(y_), rows_) + pending.first * words * 4;
-      return [=, room = pending.room](int m, const F32 (&row)[2]) STREAMWELL_INLINE {
+      return [=, height = pending.room](int m, const F32 (&row)[2]) STREAMWELL_INLINE {
         for (int side = 0; side < columns / kLanes; ++side) {
           const auto pairs = Scheme::pairs_of(row[side]);
           const int64_t word = (column + side * kLanes) / 2;
-          Scheme::Words::template put<kLanes / 2>(tile, word, m, room, &pairs, kLanes / 2);
+          Scheme::Words::template put<kLanes / 2>(tile, word, m, height, &pairs, kLanes / 2);
         }
       };
     } else {

@@ -110,12 +110,11 @@ struct Ahead {
   }
 };
 
-// Where weights are that come to a few places by turns.
-struct Places {
+// Memory that is used again from its beginning on when its end is reached.
+struct Ring {
   const uint8_t *begin = nullptr, *end = nullptr;
 
-  // The place behind the last one is the first.
-  const uint8_t* after(const uint8_t* place) const { return place == end ? begin : place; }
+  const uint8_t* wrapped(const uint8_t* place) const { return place == end ? begin : place; }
 };
 
 // For what is told which lines are its share.

@@ -46,7 +46,7 @@ class TiledBlocks {
       next = after(block, group);
       const uint8_t* weights = weights_of(block, i, decoding);
       if (decodes_before()) decoding = decoding_of(next, i + 1);
-      const int64_t chunks = decodes_before() ? shared(decoding.left(), tiles * block.count) : kUnitChunks;
+      const int64_t chunks = decodes_before() ? shared(decoding.left(), tiles * block.count) : kUnitChunks<Scheme>;
       const Ahead ahead = ahead_of(block, next, group);
       Sum* sums = partial + (block.panel - group.begin) % kept * tiles * 2 * Scheme::max_rows;
       for (int64_t tile = 0; tile < tiles; ++tile)
@@ -70,7 +70,6 @@ class TiledBlocks {
   static constexpr int64_t kMostPanels = 16;
   // Of coded weights that few tiles meet: two blocks have room, one that is multiplied and one that is decoded.
   static constexpr int64_t kFewTiles = 4, kSmallBlockBytes = 8 << 10;
-  static constexpr int64_t kUnitChunks = kWordsUnit * Scheme::w_bytes / (2 * kChunkWeights);
   // How far ahead a tile alone asks for weights, by what was fastest: bfloat16 with 1 to 3 KiB, the bytes of
   // int8 with 8.
   static constexpr int64_t kBytesAhead = Scheme::is_pairs ? 1 << 10 : 8 << 10;
@@ -98,7 +97,7 @@ class TiledBlocks {
   // Where the weights of a block are, or get in time.
   const uint8_t* weights_of(const Block& block, int i, Decoding& decoding) const {
     if (!is_coded<Scheme>) return operands_.block_at(block.panel, block.step);
-    decoding.go_on(decodes_before() ? decoding.left() : kUnitChunks);
+    decoding.go_on(decodes_before() ? decoding.left() : kUnitChunks<Scheme>);
     return place_of(i);
   }
 
@@ -141,16 +140,16 @@ class TiledBlocks {
       pending = {block.panel, tiles_.first(tile), tiles_.height(tile), room, 0, sums};
   }
 
-  // A tile alone meets coded weights once: they are decoded shortly before, whatever block they are of.
+  // A tile alone meets coded weights once. They are decoded shortly before.
   void multiply_alone(const Group& group) {
     alignas(64) static thread_local Sum partial[2][Scheme::max_rows * 2];
-    const int height = tiles_.height(0);
+    const int height = tiles_.height(0);  // for which a tile alone has room
     Pending<Sum> pending;
     DecodedAhead<Scheme> decoded(operands_, group);
     for (int64_t panel = group.begin; panel < group.end; ++panel) {
       Sum* sums = partial[panel % 2];
       const int some = static_cast<int>(shared(pending.left(), steps_));
-      Scheme::multiply_from(decoded.places(), decoded.place_of(panel), operands_.tile_at(0, 0), steps_, height,
+      Scheme::multiply_from(decoded.ring(), decoded.place_of(panel), operands_.tile_at(0, 0), steps_, height,
                             sums, [&] {
                               if (some) results_.write(pending, std::min(some, pending.left()));
                               decoded.decode_some();

@@ -76,7 +76,8 @@ struct Tiled : Scheme {
   static constexpr int max_rows = 2 * kTileRows;
   static constexpr bool is_tiled = true;
 
-  // sums[m][side] += tile times block, for `height` rows and both halves of a panel. Rows that pass by
+  // sums[m][side] += tile times block, for both halves of a panel and all of the `height` rows that the tile
+  // has room for. Rows that pass by
   // leave the first cache to the block; those of a tile alone do not, and its blocks are whole panels.
   // `meanwhile` is called with every 16 steps: the rest of the processor is idle while tiles are multiplied.
   template <class Meanwhile>
@@ -88,13 +89,13 @@ struct Tiled : Scheme {
     (height > kTileRows ? high : low)(x, w, steps, ahead, height, is_first, sums, {}, meanwhile);
   }
 
-  // sums = a tile alone times a panel, whose weights are in places that are used by turns, from `w` on.
+  // sums = a tile alone, of so many rows, times a panel whose weights are in a ring, from `w` on.
   template <class Meanwhile>
-  static void multiply_from(Places places, const uint8_t* w, const uint8_t* x, int64_t steps, int height,
+  static void multiply_from(Ring ring, const uint8_t* w, const uint8_t* x, int64_t steps, int height,
                             Sum* sums, const Meanwhile& meanwhile) {
     set_shapes(height);
     const auto high = multiply<true, false, true, Meanwhile>, low = multiply<false, false, true, Meanwhile>;
-    (height > kTileRows ? high : low)(x, w, steps, {}, height, true, sums, places, meanwhile);
+    (height > kTileRows ? high : low)(x, w, steps, {}, height, true, sums, ring, meanwhile);
   }
 
  private:
@@ -106,9 +107,9 @@ struct Tiled : Scheme {
     set_tile_shapes(height, {high, high, low, low, high, low, weights, weights});
   }
 
-  template <bool is_high, bool passes_by, bool by_turns, class Meanwhile>
+  template <bool is_high, bool passes_by, bool is_ring, class Meanwhile>
   static void multiply(const uint8_t* x, const uint8_t* w, int64_t steps, Ahead ahead, int height,
-                       bool is_first, Sum* sums, Places places, const Meanwhile& meanwhile) {
+                       bool is_first, Sum* sums, Ring ring, const Meanwhile& meanwhile) {
     constexpr int stride = 2 * kTileBytes;
     auto* top = reinterpret_cast<uint8_t*>(sums);
     uint8_t* bottom = top + kTileRows * stride;
@@ -128,7 +129,7 @@ struct Tiled : Scheme {
       }
     }
     for (int64_t i = 0; i < steps; i += 16, x += height * kTileBytes, w += 16 * stride) {
-      if constexpr (by_turns) w = places.after(w);
+      if constexpr (is_ring) w = ring.wrapped(w);
       ahead.fetch_lines();
       load_top<passes_by>(x);
       _tile_loadd(6, w, stride);
