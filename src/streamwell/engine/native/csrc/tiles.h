@@ -77,9 +77,9 @@ struct Tiled : Scheme {
   static constexpr bool is_tiled = true;
 
   // sums[m][side] += tile times block, for both halves of a panel and all of the `height` rows that the tile
-  // has room for. Rows that pass by
-  // leave the first cache to the block; those of a tile alone do not, and its blocks are whole panels.
-  // `meanwhile` is called with every 16 steps: the rest of the processor is idle while tiles are multiplied.
+  // has room for. Rows that pass by leave the first cache to the block; those of a tile alone do not, and its
+  // blocks are whole panels. `meanwhile` is called with every 16 steps: the rest of the processor is idle
+  // while tiles are multiplied.
   template <class Meanwhile>
   static void accumulate(const uint8_t* x, const uint8_t* w, int64_t steps, Ahead ahead, int height,
                          bool passes_by, bool is_first, Sum* sums, const Meanwhile& meanwhile) {
