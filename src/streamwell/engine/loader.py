@@ -6,8 +6,8 @@ nothing in it is executed unless it is trusted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,17 @@ from streamwell.engine.families import max_positions
 from streamwell.engine.folder import BROKEN, eos_token_ids, text_config, unserved
 from streamwell.engine.lora.table import AdapterTable
 from streamwell.engine.messages import DEFAULT_MAX_MODEL_LEN, AddAdapter, EngineConfig
-from streamwell.engine.model_runner import ModelRunner
+from streamwell.engine.model_runner import Model, ModelRunner
+from streamwell.engine.native.decoder import NativeDecoder
+from streamwell.engine.native.memory import prefault
 from streamwell.engine.placement import default_kv_cache_bytes, device_of
 from streamwell.engine.sampler import Sampler
 from streamwell.engine.seq2seq.families import is_encoder_decoder
+from streamwell.engine.seq2seq.native_model import NativeSeq2Seq
 from streamwell.models.cores import num_cores
 from streamwell.models.gguf_folder import given
 from streamwell.models.inspection import inspect_model
+from streamwell.models.memory import available_bytes
 from streamwell.models.outline import size_on_disk
 from streamwell.models.small_files import read_object
 
@@ -56,6 +60,8 @@ class LoadedModel:
     drafter: ModelDrafter | None = None
     #: Where adapters are added, if it may have some.
     adapters: AdapterTable[Any] | None = None
+    #: What makes steps faster if it is done before them, a few milliseconds at a time.
+    idle_work: Iterator[None] = field(default_factory=lambda: iter(()))
 
 
 def load(config: EngineConfig, report: Report) -> LoadedModel:
@@ -109,7 +115,18 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
         keeps_states=state_bytes > 0,
         drafter=drafter,
         adapters=assembled.adapters,
+        idle_work=_prefault(path, model),
     )
+
+
+def _prefault(path: Path, model: Model) -> Iterator[None]:
+    """Take memory for the cache: as much as for weights, but a quarter of what is free at most.
+
+    The first prompts would wait for it else. What is small stays small.
+    """
+    if not isinstance(model, NativeDecoder | NativeSeq2Seq):
+        return iter(())
+    return prefault(model.cache, min(size_on_disk(path), available_bytes() // 4))
 
 
 def _info(

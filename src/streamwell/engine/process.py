@@ -27,6 +27,8 @@ from streamwell.engine.messages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streamwell.engine.loader import LoadedModel
     from streamwell.engine.loop import EngineLoop
 
@@ -59,6 +61,7 @@ def run(connection: Connection) -> None:
     gc.enable()
     connection.send(Loaded(model.info))
     while True:
+        _use_idle_time(connection, loop, model.idle_work)
         _take_commands(connection, loop)
         outputs = loop.step()
         connection.send(StepOutput(tuple(outputs), loop.stats()))
@@ -100,6 +103,15 @@ def _make_loop(config: EngineConfig, model: LoadedModel) -> EngineLoop:
     return EngineLoop(
         scheduler, model.runner, pool, pace, start_ids, drafter, adapters, cost, trace
     )
+
+
+def _use_idle_time(connection: Connection, loop: EngineLoop, work: Iterator[None]) -> None:
+    """Go on with what makes later steps faster, a little at a time, until there is a message."""
+    while not loop.has_work and connection.inbox.empty():
+        try:
+            next(work)
+        except StopIteration:
+            return
 
 
 def _take_commands(connection: Connection, loop: EngineLoop) -> None:
