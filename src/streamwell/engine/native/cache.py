@@ -1,4 +1,4 @@
-"""How the helper's caches are laid out: `csrc/float_attention.h`, `csrc/pair_attention.h`."""
+"""How the helper's caches are laid out: `csrc/float_attention.h`, `csrc/pair_cache.h`."""
 
 from __future__ import annotations
 

@@ -86,13 +86,27 @@ struct Task {
   }
 };
 
-// What happens to a row's scores of the tile that starts at `key`.
-inline Shaping shaping_of(const Attention& attention, const Task& task, int64_t r, int64_t key) {
+// A row's scores of the tile that starts at `key`, of which so many blocks are read.
+inline ShapedTile tile_of(const Attention& attention, const Task& task, int64_t r, int64_t key,
+                          int64_t num_blocks) {
+  const int64_t group = attention.heads.group(), last = task.last_seen(r, group);
   const DistanceBias& bias = attention.bias;
-  if (!bias.table) return {attention.softcap, nullptr};
+  const float* distances = nullptr;
+  if (bias.table) {
+    const int64_t head = task.head_of(r, group), position = task.start + r / group;
+    distances = bias.table + head * bias.stride + bias.origin + key - position;
+  }
+  return {num_blocks, {attention.softcap, distances}, Sight(last, attention.window, key)};
+}
+
+// Whether the tile that starts at `key` is a `WholeTile` to all rows from `first` to `last`.
+inline bool is_whole(const Attention& attention, const Task& task, int64_t first, int64_t last,
+                     int64_t key) {
   const int64_t group = attention.heads.group();
-  const int64_t head = task.head_of(r, group), position = task.start + r / group;
-  return {attention.softcap, bias.table + head * bias.stride + bias.origin + key - position};
+  const Sight oldest(task.last_seen(first, group), attention.window, key);
+  const Sight newest(task.last_seen(last, group), attention.window, key);
+  const bool is_plain = attention.softcap == 0.0f && !attention.bias.table;
+  return is_plain && oldest.visible >= kTileKeys && newest.hidden <= 0;
 }
 
 // What every row of a task has gathered so far: sums over values, to be divided by its total.

@@ -105,11 +105,13 @@ class FloatTask {
           score<R, 1>(first, key + rest * kLanes, rest);
       }
     }
+    const bool sees_all = is_whole(attention_, task_, first, first + R - 1, key);
     for (int r = 0; r < R; ++r) {
       float* row = weights_ + r * kTileKeys;
-      corrections_[r] = soften(row, num_blocks, shaping_of(attention_, task_, first + r, key),
-                               Sight(last_seen(first + r), attention_.window, key), seen_[first + r],
-                               [&](int64_t b, F32 weights) { store(row + b * kLanes, weights); });
+      Seen& seen = seen_[first + r];
+      const auto put = [&](int64_t b, F32 weights) STREAMWELL_INLINE { store(row + b * kLanes, weights); };
+      corrections_[r] = sees_all ? soften(row, WholeTile(), seen, put)
+                                 : soften(row, tile_of(attention_, task_, first + r, key, num_blocks), seen, put);
     }
     const int64_t count = std::min<int64_t>(kTileKeys, end - key);
     for (int64_t d = 0; d < heads_.dim; d += kTileVectors * kLanes) {

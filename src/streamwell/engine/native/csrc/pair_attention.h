@@ -1,66 +1,15 @@
-// Attention in bfloat16 over a cache of pairs.
-//
-// A block holds 16 positions: the keys of a head as `[key_dim / 2, 16, 2]`, neighbouring dimensions side
-// by side and zeros up to a multiple of 32 dimensions; its values as `[8, head_dim, 2]`,
-// neighbouring positions side by side. So both are what the processor multiplies, where they lie, if
-// it does that fast. Softmax and sums are float32.
+// Attention in bfloat16 over a cache of pairs. Softmax and sums are float32.
 #pragma once
 
 #include <type_traits>
 
 #include "attention.h"
 #include "bfloat16.h"
+#include "pair_cache.h"
 
 namespace streamwell {
 
-// Dimensions of a key in a cache of pairs.
-inline int64_t key_dim_of(int64_t head_dim) { return (head_dim + 31) / 32 * 32; }
-
 #if defined(__AVX512BF16__)
-
-// How rows are written into a cache of pairs.
-struct PairCache {
-  // Blocks are read up to their ends, times zero where nothing was written: what another sequence left
-  // there may not be finite.
-  static void open_block(int64_t block, Heads heads, const Cache& cache) {
-    uint16_t* first = keys_of(cache, block * heads.kv, heads.dim);
-    std::memset(first, 0, heads.kv * head_numbers(heads.dim) * 2);
-  }
-
-  static void write(const float* key, const float* value, int64_t slot, Heads heads,
-                    const Cache& cache) {
-    const int64_t block = slot / kLanes, place = slot % kLanes;
-    for (int64_t h = 0; h < heads.kv; ++h, key += heads.dim, value += heads.dim) {
-      uint16_t* keys = keys_of(cache, block * heads.kv + h, heads.dim) + place * 2;
-      uint16_t* values = values_of(cache, block * heads.kv + h, heads.dim);
-      values += place / 2 * heads.dim * 2 + place % 2;
-      for (int64_t d = 0; d < heads.dim; d += kLanes) {
-        uint16_t narrow[kLanes];
-        store_pairs(narrow, load(key + d));
-        for (int i = 0; i < kLanes; ++i) keys[(d + i) / 2 * kLanes * 2 + i % 2] = narrow[i];
-        store_pairs(narrow, load(value + d));
-        for (int i = 0; i < kLanes; ++i) values[(d + i) * 2] = narrow[i];
-      }
-    }
-  }
-
-  // Of a head of a block, by its place among all.
-  static uint16_t* keys_of(const Cache& cache, int64_t head, int64_t dim) {
-    return reinterpret_cast<uint16_t*>(cache.blocks) + head * head_numbers(dim);
-  }
-  static uint16_t* values_of(const Cache& cache, int64_t head, int64_t dim) {
-    return keys_of(cache, head, dim) + key_dim_of(dim) * kLanes;
-  }
-
-  static void store_pairs(uint16_t* out, F32 values) {
-    const __m256bh narrow = _mm512_cvtneps_pbh(values);
-    std::memcpy(out, &narrow, sizeof(narrow));
-  }
-
- private:
-  // Those of a head in a block.
-  static int64_t head_numbers(int64_t dim) { return (key_dim_of(dim) + dim) * kLanes; }
-};
 
 // The keys, or the values, of a tile. While they are read, what lies at the same places of other blocks
 // is fetched: blocks are short and lie anywhere, so no processor foresees which comes next.
@@ -74,9 +23,8 @@ struct Blocks {
 };
 
 // A task whose rows are taken `Products::rows` at a time. `Products` multiply so many queries, or their
-// weights, with a tile of keys, or the values of one. They do so for `rows_together` before what they have
-// given is read. `height` says how many rows a product computes: after the task's last one there is room
-// for those that nobody reads.
+// weights, with a tile of keys, or the values of one. `height` says how many rows a product computes: after
+// the task's last one there is room for those that nobody reads.
 template <class Products>
 class PairTask {
  public:
@@ -88,13 +36,13 @@ class PairTask {
         rows_(task.tokens * heads_.group()), key_dim_(key_dim_of(heads_.dim)),
         seen_(scratch.seen) {
     const int64_t padded = (rows_ + kRowsPerProduct - 1) / kRowsPerProduct * kRowsPerProduct;
-    const int64_t floats = padded * heads_.dim + kRowsPerTurn * kTileKeys;
-    const int64_t numbers = padded * key_dim_ + kRowsPerTurn * kTileKeys;
+    const int64_t floats = padded * heads_.dim + kPlaces * kTileKeys;
+    const int64_t numbers = padded * key_dim_ + kPlaces * kTileKeys;
     scratch.floats.resize(floats + numbers * sizeof(Number) / sizeof(float));
     sums_ = scratch.floats.data();
     scores_ = sums_ + padded * heads_.dim;
-    weights_ = reinterpret_cast<Number*>(scores_ + kRowsPerTurn * kTileKeys);
-    queries_ = weights_ + kRowsPerTurn * kTileKeys;
+    weights_ = reinterpret_cast<Number*>(scores_ + kPlaces * kTileKeys);
+    queries_ = weights_ + kPlaces * kTileKeys;
     if constexpr (Products::fetches) fetch_first_keys();
     pack_queries();
   }
@@ -103,10 +51,7 @@ class PairTask {
     const Gathered gathered(attention_, task_, sums_, seen_);
     const int64_t end = task_.end();
     for (int64_t key = attention_.first_key(task_.start); key < end; key += kTileKeys)
-      for (int64_t first = 0; first < rows_; first += kRowsPerTurn) {
-        const int64_t count = std::min(kRowsPerTurn, rows_ - first);
-        if (last_seen(first + count - 1) >= key) attend(first, count, key, end);
-      }
+      attend(key, end);
     gathered.write();
   }
 
@@ -114,9 +59,9 @@ class PairTask {
 
  private:
   using Number = typename Products::Number;
-  static constexpr int64_t kRowsPerProduct = Products::rows, kRowsPerTurn = Products::rows_together;
+  // Scores and weights of the rows of two products have places, by turns.
+  static constexpr int64_t kRowsPerProduct = Products::rows, kPlaces = 2 * kRowsPerProduct;
 
-  int64_t last_seen(int64_t r) const { return task_.last_seen(r, heads_.group()); }
   int64_t place_of(int64_t block) const { return task_.place_of(block, heads_.kv); }
 
   static void put(uint16_t* out, F32 values) { PairCache::store_pairs(out, values); }
@@ -147,7 +92,7 @@ class PairTask {
     }
   }
 
-  void attend(int64_t first, int64_t count, int64_t key, int64_t end) {
+  void attend(int64_t key, int64_t end) {
     const int64_t num_blocks = (std::min<int64_t>(end, key + kTileKeys) - key + kLanes - 1) / kLanes;
     Blocks keys, values;
     const int64_t last = (end - 1) / kLanes;
@@ -158,24 +103,42 @@ class PairTask {
       values.ahead[b] = PairCache::keys_of(
           attention_.cache, place_of(std::min(block + kTileBlocks, last)), heads_.dim);
     }
-    for (int64_t r = 0; r < count; r += kRowsPerProduct)
-      Products::score(Products::height(rows_, count - r), queries_ + (first + r) * key_dim_, keys, key_dim_,
-                      scores_ + r * kTileKeys);
-    for (int64_t r = 0; r < count; ++r) soften_row(first + r, r, key, num_blocks);
-    for (int64_t r = 0; r < count; r += kRowsPerProduct)
-      Products::gather(Products::height(rows_, count - r), weights_ + r * kTileKeys, values, num_blocks,
-                       heads_.dim, sums_ + (first + r) * heads_.dim);
+    const auto score = [&](int64_t r) {
+      Products::score(Products::height(rows_, rows_ - r), queries_ + r * key_dim_, keys, key_dim_,
+                      scores_ + place_of_row(r));
+    };
+    const auto gather = [&](int64_t r) {
+      Products::gather(Products::height(rows_, rows_ - r), weights_ + place_of_row(r), values, num_blocks,
+                       heads_.dim, sums_ + r * heads_.dim);
+    };
+    // what tiles store, and what is stored for tiles, is not read at once: a processor would wait
+    score(0);
+    int64_t r = 0;
+    for (; r < rows_; r += kRowsPerProduct) {
+      if (r + kRowsPerProduct < rows_) score(r + kRowsPerProduct);
+      soften_rows(r, std::min(rows_, r + kRowsPerProduct), key, num_blocks);
+      if (r) gather(r - kRowsPerProduct);
+    }
+    gather(r - kRowsPerProduct);
   }
 
-  void soften_row(int64_t row, int64_t r, int64_t key, int64_t num_blocks) {
-    const float* scores = scores_ + r * kTileKeys;
-    const Sight sight(last_seen(row), attention_.window, key);
-    const Shaping shaping = shaping_of(attention_, task_, row, key);
-    Number* weights = weights_ + r * kTileKeys;
-    const float correction = soften(scores, num_blocks, shaping, sight, seen_[row],
-                                    [&](int64_t b, F32 values) { put(weights + b * kLanes, values); });
+  void soften_rows(int64_t begin, int64_t end, int64_t key, int64_t num_blocks) {
+    if (is_whole(attention_, task_, begin, end - 1, key))
+      for (int64_t r = begin; r < end; ++r) soften_row(r, WholeTile());
+    else
+      for (int64_t r = begin; r < end; ++r)
+        soften_row(r, tile_of(attention_, task_, r, key, num_blocks));
+  }
+
+  static int64_t place_of_row(int64_t r) { return r % kPlaces * kTileKeys; }
+
+  template <class Tile>
+  [[gnu::always_inline]] void soften_row(int64_t r, const Tile& tile) {
+    Number* weights = weights_ + place_of_row(r);
+    const float correction = soften(scores_ + place_of_row(r), tile, seen_[r], [&](int64_t b, F32 values)
+                                    STREAMWELL_INLINE { put(weights + b * kLanes, values); });
     if (correction == 1.0f) return;
-    float* sums = sums_ + row * heads_.dim;
+    float* sums = sums_ + r * heads_.dim;
     for (int64_t d = 0; d < heads_.dim; d += kLanes)
       store(sums + d, mul(load(sums + d), broadcast(correction)));
   }
@@ -194,7 +157,7 @@ class PairTask {
 template <class RowNumber>
 struct VectorProducts {
   using Number = RowNumber;
-  static constexpr int64_t rows = kQueries, rows_together = rows, rows_per_task = 8 * kQueries;
+  static constexpr int64_t rows = kQueries, rows_per_task = 8 * kQueries;
   static constexpr bool fetches = true;
 
   static int height(int64_t, int64_t left) { return static_cast<int>(std::min(rows, left)); }

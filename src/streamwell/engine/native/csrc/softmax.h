@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "repeat.h"
 #include "simd.h"
 
 namespace streamwell {
@@ -13,6 +14,7 @@ namespace streamwell {
 constexpr int kTileBlocks = 4;
 constexpr int kTileKeys = kTileBlocks * kLanes;
 
+constexpr float kLog2OfE = 1.44269504f;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // What a row has seen so far: the largest score, and the totals of weights, one per lane, which are added
@@ -22,6 +24,19 @@ struct Seen {
   float totals[kLanes] = {};
 
   float total() const { return sum(load(totals)); }
+};
+
+// An infinite score becomes the cap.
+inline F32 capped(F32 score, float cap) {
+  const F32 power = exp(mul(score, broadcast(2.0f / cap)));
+  const F32 tanh = sub(broadcast(1.0f), div(broadcast(2.0f), add(power, broadcast(1.0f))));
+  return mul(tanh, broadcast(cap));
+}
+
+// What happens to scores x before softmax.
+struct Shaping {
+  float softcap;      // they become softcap * tanh(x / softcap), unless that is 0
+  const float* bias;  // added to those of a tile, or null
 };
 
 // Which keys of a tile a row sees: those from `hidden` up to `visible`.
@@ -44,49 +59,54 @@ struct Sight {
   }
 };
 
-// An infinite score becomes the cap.
-inline F32 capped(F32 score, float cap) {
-  const F32 power = exp(mul(score, broadcast(2.0f / cap)));
-  const F32 tanh = sub(broadcast(1.0f), div(broadcast(2.0f), add(power, broadcast(1.0f))));
-  return mul(tanh, broadcast(cap));
-}
+// Scores of a row that sees all keys of a tile, as they are.
+struct WholeTile {
+  static constexpr int64_t num_blocks = kTileBlocks;
+  static F32 score(F32 raw, int64_t) { return raw; }
+  static F32 only_seen(F32 weight, int64_t) { return weight; }
+};
 
-// What happens to scores x before softmax.
-struct Shaping {
-  float softcap;      // they become softcap * tanh(x / softcap), unless that is 0
-  const float* bias;  // added to those of a tile, or null
+// Scores of any row.
+struct ShapedTile {
+  int64_t num_blocks;
+  Shaping shaping;
+  Sight sight;
+
+  F32 score(F32 raw, int64_t b) const {
+    if (shaping.softcap != 0.0f) raw = capped(raw, shaping.softcap);
+    if (shaping.bias) raw = add(raw, load(shaping.bias + b * kLanes));
+    return sight.only_seen(raw, broadcast(-kInfinity), b);
+  }
+  // A power of two is never zero, so what is hidden is hidden once more.
+  F32 only_seen(F32 weight, int64_t b) const { return sight.only_seen(weight, zero(), b); }
 };
 
 // Scores of a row become weights, which `put` is given block by block; keys it must not see get none.
 // Returns what earlier sums of the row are to be multiplied by.
-template <class Put>
-inline float soften(const float* row, int64_t num_blocks, Shaping shaping, Sight sight, Seen& seen,
-                    const Put& put) {
-  const F32 nothing = broadcast(-kInfinity);
-  const bool sees_all = sight.visible >= num_blocks * kLanes && sight.hidden <= 0;
-  F32 scores[kTileBlocks], peak = nothing;
-  for (int64_t b = 0; b < num_blocks; ++b) {
-    scores[b] = load(row + b * kLanes);
-    if (shaping.softcap != 0.0f) scores[b] = capped(scores[b], shaping.softcap);
-    if (shaping.bias) scores[b] = add(scores[b], load(shaping.bias + b * kLanes));
-    if (!sees_all) scores[b] = sight.only_seen(scores[b], nothing, b);
+template <class Tile, class Put>
+[[gnu::always_inline]] inline float soften(const float* row, const Tile& tile, Seen& seen, const Put& put) {
+  const auto each_block = [&](auto body) STREAMWELL_INLINE {
+    repeat<kTileBlocks>([&](int b) STREAMWELL_INLINE { if (b < tile.num_blocks) body(b); });
+  };
+  F32 scores[kTileBlocks], peak = broadcast(-kInfinity);
+  each_block([&](int b) STREAMWELL_INLINE {
+    scores[b] = tile.score(load(row + b * kLanes), b);
     peak = max(scores[b], peak);  // of those that are numbers: the second argument wins
-  }
+  });
   const float before = seen.maximum;
   // a new maximum is rare after the first tiles, and to find it among lanes is slow
   if (any_above(peak, before)) seen.maximum = largest(peak);
   if (seen.maximum == -kInfinity) {  // it sees none of these keys, or what is not a number
-    for (int64_t b = 0; b < num_blocks; ++b) put(b, max(zero(), scores[b]));
+    each_block([&](int b) STREAMWELL_INLINE { put(b, max(zero(), scores[b])); });
     return 1.0f;
   }
+  const F32 unit = broadcast(kLog2OfE), maximum = broadcast(seen.maximum);
   F32 total = zero();
-  for (int64_t b = 0; b < num_blocks; ++b) {
-    F32 weight = exp(sub(scores[b], broadcast(seen.maximum)));
-    // `exp` never gives zero, so what is hidden is hidden once more
-    if (!sees_all) weight = sight.only_seen(weight, zero(), b);
+  each_block([&](int b) STREAMWELL_INLINE {
+    const F32 weight = tile.only_seen(power_of_two(mul(sub(scores[b], maximum), unit)), b);
     put(b, weight);
     total = add(total, weight);
-  }
+  });
   const float correction = before == seen.maximum ? 1.0f : std::exp(before - seen.maximum);
   store(seen.totals, fma(load(seen.totals), broadcast(correction), total));
   return correction;

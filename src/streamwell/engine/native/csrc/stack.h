@@ -41,7 +41,7 @@ struct Stack {
   Linear head;  // an encoder has none
   Epilogue activation;
   int32_t is_parallel;     // the feed-forward layer reads what attention reads
-  int32_t has_pair_cache;  // `pair_attention.h`
+  int32_t has_pair_cache;  // `pair_cache.h`
   int32_t has_fast_pairs;  // that are multiplied as they are, not widened
 };
 

@@ -13,8 +13,7 @@ namespace streamwell {
 class TileProducts {
  public:
   using Number = uint16_t;
-  // A processor waits for what it stores from a tile if it is read at once.
-  static constexpr int64_t rows = kTileRows, rows_together = 4 * rows, rows_per_task = rows_together;
+  static constexpr int64_t rows = kTileRows, rows_per_task = 4 * rows;
   static constexpr bool fetches = false;
 
   // All products of a task have one height: to set another shape takes longer than to multiply some rows
