@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
 import psutil
+import pytest
 
 from streamwell.engine import process
-from streamwell.engine.connection import Connection
+from streamwell.engine.connection import HEARTBEAT_S, Connection
 from streamwell.engine.loop import EngineLoop
 from streamwell.engine.native.memory import mapped, prefault
 
@@ -62,8 +64,8 @@ class _Engine:
         self.inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
         self.has_work = has_work
 
-    def use_idle_time(self, work: Iterator[None]) -> None:
-        process._use_idle_time(cast(Connection, self), cast(EngineLoop, self), work)
+    def use_idle_time(self, work: Iterator[None]) -> bool:
+        return process._use_idle_time(cast(Connection, self), cast(EngineLoop, self), work)
 
 
 def test_idle_work_ends_with_a_message() -> None:
@@ -79,16 +81,24 @@ def test_idle_work_ends_with_a_message() -> None:
             yield
 
     running = work()
-    engine.use_idle_time(running)
+    assert engine.use_idle_time(running)
     assert steps == [0, 1, 2]
     engine.inbox.get_nowait()
-    engine.use_idle_time(running)
-    engine.use_idle_time(running)
+    assert not engine.use_idle_time(running)
     assert steps == [0, 1, 2, 3, 4]
+
+
+def test_a_working_engine_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its server would think that it hangs: it comes back when a heartbeat is due."""
+    moments = itertools.count(start=10.0, step=0.4 * HEARTBEAT_S)
+    monkeypatch.setattr(process.time, "monotonic", lambda: next(moments))
+    steps = iter([None] * 5)
+    assert _Engine(has_work=False).use_idle_time(steps)
+    assert len(list(steps)) == 3
 
 
 def test_a_busy_engine_does_no_idle_work() -> None:
     """Not while a sequence runs."""
     steps = iter([None])
-    _Engine(has_work=True).use_idle_time(steps)
+    assert _Engine(has_work=True).use_idle_time(steps)
     assert list(steps) == [None]

@@ -60,7 +60,7 @@ class LoadedModel:
     drafter: ModelDrafter | None = None
     #: Where adapters are added, if it may have some.
     adapters: AdapterTable[Any] | None = None
-    #: What makes steps faster if it is done before them, a few milliseconds at a time.
+    #: What makes steps faster if it is done before them, some milliseconds at a time.
     idle_work: Iterator[None] = field(default_factory=lambda: iter(()))
 
 
@@ -120,9 +120,10 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
 
 
 def _prefault(path: Path, model: Model) -> Iterator[None]:
-    """Take memory for the cache: as much as for weights, but a quarter of what is free at most.
+    """What takes memory for the cache, step by step: else the first prompts would wait for it.
 
-    The first prompts would wait for it else. What is small stays small.
+    As much as the files of weights have, so that what is small stays small, but at most a quarter
+    of what is free now.
     """
     if not isinstance(model, NativeDecoder | NativeSeq2Seq):
         return iter(())

@@ -11,6 +11,7 @@ import os
 import queue
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from streamwell.core.errors import LoadError
@@ -61,8 +62,8 @@ def run(connection: Connection) -> None:
     gc.enable()
     connection.send(Loaded(model.info))
     while True:
-        _use_idle_time(connection, loop, model.idle_work)
-        _take_commands(connection, loop)
+        has_idle_work = _use_idle_time(connection, loop, model.idle_work)
+        _take_commands(connection, loop, waits=not (loop.has_work or has_idle_work))
         outputs = loop.step()
         connection.send(StepOutput(tuple(outputs), loop.stats()))
 
@@ -105,19 +106,25 @@ def _make_loop(config: EngineConfig, model: LoadedModel) -> EngineLoop:
     )
 
 
-def _use_idle_time(connection: Connection, loop: EngineLoop, work: Iterator[None]) -> None:
-    """Go on with what makes later steps faster, a little at a time, until there is a message."""
-    while not loop.has_work and connection.inbox.empty():
+def _use_idle_time(connection: Connection, loop: EngineLoop, work: Iterator[None]) -> bool:
+    """Go on with what makes later steps faster, a little at a time.
+
+    Until there is a message, or it is time to say that the engine lives. Returns whether some may
+    be left.
+    """
+    end = time.monotonic() + HEARTBEAT_S
+    while not loop.has_work and connection.inbox.empty() and time.monotonic() < end:
         try:
             next(work)
         except StopIteration:
-            return
+            return False
+    return True
 
 
-def _take_commands(connection: Connection, loop: EngineLoop) -> None:
-    """Take all that has come; wait only when there is nothing else to do."""
+def _take_commands(connection: Connection, loop: EngineLoop, *, waits: bool) -> None:
+    """Take all that has come; wait for some if there is nothing else to do."""
     try:
-        message = connection.inbox.get(block=not loop.has_work, timeout=HEARTBEAT_S)
+        message = connection.inbox.get(block=waits, timeout=HEARTBEAT_S)
         while True:
             if not isinstance(message, Commands):
                 raise TypeError(f"unexpected message {type(message).__name__}")

@@ -56,14 +56,16 @@ def prefault(memories: Sequence[np.ndarray[Any, Any]], num_bytes: int) -> Iterat
 
     It takes turns with stretches of 2 MiB from the beginnings on, a stretch for each step of the
     iterator, and ends after about `num_bytes`. Nobody else may write meanwhile. A stretch takes a
-    fraction of a millisecond, but several where a virtual machine must be given memory itself.
+    third of a millisecond, or 5 to 15 where a virtual machine must be given memory itself.
     """
     flat = [memory.reshape(-1).view(np.uint8) for memory in memories]
     longest = max((len(memory) for memory in flat), default=0)
     for start in range(0, longest, _STRETCH_BYTES):
         for memory in flat:
             stretch = memory[start : start + _STRETCH_BYTES]
-            if len(stretch) and num_bytes > 0:
+            if num_bytes <= 0:
+                return
+            if len(stretch):
                 stretch[:: mmap.PAGESIZE] |= 0
                 num_bytes -= len(stretch)
                 yield

@@ -51,6 +51,7 @@ inline F32 round(F32 a) {
   constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   return {_mm256_round_ps(a.low, nearest), _mm256_round_ps(a.high, nearest)};
 }
+inline F32 floor(F32 a) { return {_mm256_floor_ps(a.low), _mm256_floor_ps(a.high)}; }
 inline F32 to_float(I32 v) { return {_mm256_cvtepi32_ps(v.low), _mm256_cvtepi32_ps(v.high)}; }
 inline I32 to_int(F32 v) { return {_mm256_cvtps_epi32(v.low), _mm256_cvtps_epi32(v.high)}; }
 inline __m128 halves(__m256 v, __m128 (*op)(__m128, __m128)) {
@@ -97,9 +98,6 @@ inline F32 reciprocal(F32 v) { return div(broadcast(1.0f), v); }
 inline F32 scaled_by_power(F32 v, F32 n) {
   return mul(v, as_float(shift_left(add_int(to_int(n), broadcast_int(127)), 23)));
 }
-inline F32 floor(F32 v) { return {_mm256_floor_ps(v.low), _mm256_floor_ps(v.high)}; }
-inline F32 fraction(F32 v) { return sub(v, floor(v)); }
-inline F32 scaled_by_floor(F32 v, F32 n) { return scaled_by_power(v, floor(n)); }
 inline F32 first_lanes(int count, F32 a, F32 b) {
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   const __m256i low = _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lanes);

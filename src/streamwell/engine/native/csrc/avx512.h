@@ -42,13 +42,11 @@ inline F32 max(F32 a, F32 b) { return _mm512_max_ps(a, b); }
 inline F32 min(F32 a, F32 b) { return _mm512_min_ps(a, b); }
 inline F32 fma(F32 a, F32 b, F32 c) { return _mm512_fmadd_ps(a, b, c); }
 inline F32 round(F32 a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT); }
+inline F32 floor(F32 a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEG_INF); }
 inline F32 to_float(I32 v) { return _mm512_cvtepi32_ps(v); }
 inline I32 to_int(F32 v) { return _mm512_cvtps_epi32(v); }
 // Times two to the power of whole numbers.
 inline F32 scaled_by_power(F32 v, F32 n) { return _mm512_scalef_ps(v, n); }
-// A number minus the whole number below it; and times two to the power of that.
-inline F32 fraction(F32 v) { return _mm512_reduce_ps(v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
-inline F32 scaled_by_floor(F32 v, F32 n) { return _mm512_scalef_ps(v, n); }
 // 1 / v by one step of Newton, in a third of a division's time; neither zero nor infinity may be v.
 inline F32 reciprocal(F32 v) {
   const F32 guess = _mm512_rcp14_ps(v);

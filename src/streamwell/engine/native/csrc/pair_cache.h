@@ -26,6 +26,7 @@ struct PairCache {
     std::memset(first, 0, heads.kv * head_numbers(heads.dim) * 2);
   }
 
+  // Into a block that was opened: what keys are padded with stays as it is.
   static void write(const float* key, const float* value, int64_t slot, Heads heads,
                     const Cache& cache) {
     const int64_t block = slot / kLanes, place = slot % kLanes;

@@ -60,16 +60,17 @@ inline void store_some(float* p, F32 v, int64_t count) {
   return scaled_by_power(p, n);
 }
 
-// 2^x to about two units in the last place, for x below 128; a polynomial for the fraction of x. Far
-// below, it stays a power that is not slow to compute with. What is not a number stays so.
+// 2^x to about three units in the last place, for x below 128; a polynomial for the fraction of x. Below 2^-100
+// it gets no smaller: processors are slow where numbers, or products of such, lose bits at the lower end of
+// their range. What is not a number stays so.
 [[gnu::always_inline]] inline F32 power_of_two(F32 x) {
-  x = max(broadcast(-125.0f), x);
-  const F32 r = fraction(x);
+  x = max(broadcast(-100.0f), x);
+  const F32 whole = floor(x), r = sub(x, whole);
   F32 p = broadcast(1.877576675e-3f);
   for (float c : {8.989340091e-3f, 5.582631805e-2f, 0.240153617f, 0.6931530732f, 1.0f}) {
     p = fma(p, r, broadcast(c));
   }
-  return scaled_by_floor(p, x);
+  return scaled_by_power(p, whole);
 }
 
 }  // namespace streamwell

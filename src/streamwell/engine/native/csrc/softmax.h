@@ -77,7 +77,7 @@ struct ShapedTile {
     if (shaping.bias) raw = add(raw, load(shaping.bias + b * kLanes));
     return sight.only_seen(raw, broadcast(-kInfinity), b);
   }
-  // A power of two is never zero, so what is hidden is hidden once more.
+  // What `score` has hidden got a weight all the same, since no power of two is zero.
   F32 only_seen(F32 weight, int64_t b) const { return sight.only_seen(weight, zero(), b); }
 };
 
@@ -96,7 +96,7 @@ template <class Tile, class Put>
   const float before = seen.maximum;
   // a new maximum is rare after the first tiles, and to find it among lanes is slow
   if (any_above(peak, before)) seen.maximum = largest(peak);
-  if (seen.maximum == -kInfinity) {  // it sees none of these keys, or what is not a number
+  if (seen.maximum == -kInfinity) {  // it sees none of these keys, or nothing that is above that
     each_block([&](int b) STREAMWELL_INLINE { put(b, max(zero(), scores[b])); });
     return 1.0f;
   }
