@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import queue
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -91,7 +92,8 @@ def test_idle_work_ends_with_a_message() -> None:
 def test_a_working_engine_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its server would think that it hangs: it comes back when a heartbeat is due."""
     moments = itertools.count(start=10.0, step=0.4 * HEARTBEAT_S)
-    monkeypatch.setattr(process.time, "monotonic", lambda: next(moments))
+    clock = SimpleNamespace(monotonic=lambda: next(moments))  # not that of other threads
+    monkeypatch.setattr(process, "time", clock)
     steps = iter([None] * 5)
     assert _Engine(has_work=False).use_idle_time(steps)
     assert len(list(steps)) == 3

@@ -7,7 +7,7 @@ nothing in it is executed unless it is trusted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +54,14 @@ class LoadedModel:
     eos_token_ids: frozenset[int]
     #: How many sequences may run at once.
     max_num_seqs: int
+    #: What makes steps faster if it is done before them, some milliseconds at a time.
+    idle_work: Iterator[None]
     #: Whether it keeps a state of each, so that none can begin with what is cached of another.
     keeps_states: bool = False
     #: Guesses ahead, if there is a draft model.
     drafter: ModelDrafter | None = None
     #: Where adapters are added, if it may have some.
     adapters: AdapterTable[Any] | None = None
-    #: What makes steps faster if it is done before them, some milliseconds at a time.
-    idle_work: Iterator[None] = field(default_factory=lambda: iter(()))
 
 
 def load(config: EngineConfig, report: Report) -> LoadedModel:
@@ -112,10 +112,10 @@ def _load(config: EngineConfig, report: Report) -> LoadedModel:
         info=info,
         eos_token_ids=eos,
         max_num_seqs=num_seqs,
+        idle_work=_prefault(path, model),
         keeps_states=state_bytes > 0,
         drafter=drafter,
         adapters=assembled.adapters,
-        idle_work=_prefault(path, model),
     )
 
 

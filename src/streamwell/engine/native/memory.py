@@ -62,9 +62,9 @@ def prefault(memories: Sequence[np.ndarray[Any, Any]], num_bytes: int) -> Iterat
     longest = max((len(memory) for memory in flat), default=0)
     for start in range(0, longest, _STRETCH_BYTES):
         for memory in flat:
-            stretch = memory[start : start + _STRETCH_BYTES]
             if num_bytes <= 0:
                 return
+            stretch = memory[start : start + _STRETCH_BYTES]
             if len(stretch):
                 stretch[:: mmap.PAGESIZE] |= 0
                 num_bytes -= len(stretch)

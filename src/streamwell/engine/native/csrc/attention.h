@@ -99,8 +99,8 @@ inline ShapedTile tile_of(const Attention& attention, const Task& task, int64_t 
   return {num_blocks, {attention.softcap, distances}, Sight(last, attention.window, key)};
 }
 
-// Whether the tile that starts at `key` is a `WholeTile` to all rows from `first`, which sees the fewest keys
-// after it, to `last`, which sees the fewest before. Then all its blocks are read.
+// Whether the tile that starts at `key` is a `WholeTile` to all rows from `first` to `last`. They are in the
+// order of positions: no row sees less of its end than the first, or of its beginning than the last.
 inline bool is_whole(const Attention& attention, const Task& task, int64_t first, int64_t last,
                      int64_t key) {
   const int64_t group = attention.heads.group();
