@@ -102,6 +102,9 @@ inline IntRegister look_up(IntRegister table, IntRegister places) { return _mm51
 // Bytes of both in turn: of each sixteen the first eight, or the last.
 inline IntRegister first_bytes_in_turn(IntRegister a, IntRegister b) { return _mm512_unpacklo_epi8(a, b); }
 inline IntRegister last_bytes_in_turn(IntRegister a, IntRegister b) { return _mm512_unpackhi_epi8(a, b); }
+inline IntRegister with_byte(IntRegister v, int place, uint8_t byte) {
+  return _mm512_mask_set1_epi8(v, uint64_t{1} << place, static_cast<char>(byte));
+}
 // Of every four lanes the first and the third as words side by side, then the second and the fourth.
 inline void store_word_pairs(uint8_t* p, I32 v) {
   const I32 behind = _mm512_shuffle_epi32(v, static_cast<_MM_PERM_ENUM>(_MM_SHUFFLE(3, 2, 3, 2)));

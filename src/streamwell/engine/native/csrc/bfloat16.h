@@ -32,13 +32,18 @@ struct Bfloat16Pairs {
                        F32 (&sums)[M][2]) {
     for (int64_t i = 0; i < steps; ++i, x += 4 * M, w += w_bytes) {
       ask<w_bytes>(w, ahead);
-      const I32 low = load_int(w), high = load_int(w + 4 * kLanes);
-      repeat<M>([&](int m) {
-        const I32 value = broadcast_four_bytes(x + 4 * m);
-        sums[m][0] = dot_pairs(sums[m][0], value, low);
-        sums[m][1] = dot_pairs(sums[m][1], value, high);
-      });
+      multiply_registers<M>(x, load_int(w), load_int(w + 4 * kLanes), sums);
     }
+  }
+
+  // The same with a step's weights in registers.
+  template <int M>
+  [[gnu::always_inline]] static void multiply_registers(const uint8_t* x, I32 low, I32 high, F32 (&sums)[M][2]) {
+    repeat<M>([&](int m) STREAMWELL_INLINE {
+      const I32 value = broadcast_four_bytes(x + 4 * m);
+      sums[m][0] = dot_pairs(sums[m][0], value, low);
+      sums[m][1] = dot_pairs(sums[m][1], value, high);
+    });
   }
 
   static F32 finish(F32 sum, const Linear&, int64_t, float) { return sum; }

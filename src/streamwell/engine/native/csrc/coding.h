@@ -32,6 +32,11 @@ struct alignas(64) CodedPanel {
 
   const Exception* exceptions() const { return reinterpret_cast<const Exception*>(this + 1); }
   Exception* exceptions() { return reinterpret_cast<Exception*>(this + 1); }
+
+  const Exception* exceptions_from(int64_t place) const {
+    return std::lower_bound(exceptions(), exceptions() + num_exceptions, place,
+                            [](const Exception& a, int64_t place) { return a.place < place; });
+  }
 };
 
 inline int64_t chunk_bytes_of(int64_t weights) {
@@ -151,6 +156,11 @@ class CodedWeights {
   const Exception *exception_, *no_exception_;
 };
 
+// Upper bytes by the codes of one half of a chunk.
+[[gnu::always_inline]] inline IntRegister upper_bytes_of(IntRegister codes, int half, IntRegister table) {
+  return look_up(table, mask_bits(half ? shift_right(codes, 4) : codes, 0x0f0f0f0f));
+}
+
 // Turns chunks of a panel back into weights, some at a time.
 class Decoding {
  public:
@@ -161,11 +171,8 @@ class Decoding {
   Decoding(const CodedPanel& panel, const uint8_t* chunk, int64_t first, int64_t count, int64_t ahead,
            uint8_t* out)
       : upper_bytes_(panel.upper_bytes), chunk_(chunk), place_(first * kChunkWeights), left_(count),
-        ahead_(ahead), out_(out), exception_(panel.exceptions()),
-        no_exception_(exception_ + panel.num_exceptions) {
-    exception_ = std::lower_bound(exception_, no_exception_, place_,
-                                  [](const Exception& a, int64_t place) { return a.place < place; });
-  }
+        ahead_(ahead), out_(out), exception_(panel.exceptions_from(place_)),
+        no_exception_(panel.exceptions() + panel.num_exceptions) {}
 
   int64_t left() const { return left_; }
 
@@ -205,8 +212,7 @@ class Decoding {
       const uint8_t* low = chunk + part * size;
       const IntRegister codes = load_int_register(low + kChunkWeights);
       repeat<2>([&](int half) STREAMWELL_INLINE {
-        const IntRegister places = mask_bits(half ? shift_right(codes, 4) : codes, 0x0f0f0f0f);
-        const IntRegister upper = look_up(upper_bytes, places);
+        const IntRegister upper = upper_bytes_of(codes, half, upper_bytes);
         const IntRegister lower = load_int_register(low + half * kHalfChunk);
         uint8_t* to = out + half * kChunkWeights + part * size;
         store_int_register(to, first_bytes_in_turn(lower, upper));

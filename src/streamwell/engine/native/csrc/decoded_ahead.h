@@ -39,7 +39,7 @@ class DecodedAhead {
   uint8_t* piece(int64_t number) const { return bytes_ + number % kPieces * kPieceBytes; }
 
   Decoding decoding_of(int64_t panel) const {
-    return operands_.decoding(panel, 0, operands_.steps, kCodedBytesAhead, nullptr);
+    return operands_.decoding({panel, 0, operands_.steps}, kCodedBytesAhead, nullptr);
   }
 
   const Operands<Scheme>& operands_;

@@ -38,18 +38,31 @@ struct Floats {
       ahead.fetch();
       repeat<Parts>([&](int p) {
         const Columns columns = Weights::load(w, first + p);
-        repeat<M>([&](int m) {
-          const Register value = broadcast_register(x[m]);
-          Register(&pair)[2] = sums.at[m][p];
-          pair[0] = fma(value, columns.low, pair[0]);
-          pair[1] = fma(value, columns.high, pair[1]);
-        });
+        repeat<M>([&](int m) { add_products(x[m], columns, sums.at[m][p]); });
       });
     }
     sums.store(result, first);
   }
 
+  // Two steps with their weights in registers, which have all columns.
+  template <int M>
+  [[gnu::always_inline]] static void multiply_registers(const uint8_t* tile, IntRegister first,
+                                                        IntRegister second, F32 (&sums)[M][2]) {
+    const auto* x = reinterpret_cast<const float*>(tile);
+    repeat<2>([&](int i) STREAMWELL_INLINE {
+      const Columns columns = Weights::columns_of(i ? second : first);
+      repeat<M>([&](int m) STREAMWELL_INLINE { add_products(x[i * M + m], columns, sums[m]); });
+    });
+  }
+
   static F32 finish(F32 sum, const Linear&, int64_t, float) { return sum; }
+
+ private:
+  [[gnu::always_inline]] static void add_products(float x, const Columns& columns, Register (&sums)[2]) {
+    const Register value = broadcast_register(x);
+    sums[0] = fma(value, columns.low, sums[0]);
+    sums[1] = fma(value, columns.high, sums[1]);
+  }
 };
 
 struct Float32Weights {
@@ -63,9 +76,9 @@ struct Float32Weights {
 struct Bfloat16Weights {  // columns i and i + 16 share 32 bits
   static constexpr int bytes = kPanel * 2;
   static Columns load(const uint8_t* p, int part) {
-    const IntRegister both = load_int_register(p + part * kRegisterLanes * 4);
-    return {low_half(both), high_half(both)};
+    return columns_of(load_int_register(p + part * kRegisterLanes * 4));
   }
+  static Columns columns_of(IntRegister both) { return {low_half(both), high_half(both)}; }
 };
 
 struct Float16Weights {

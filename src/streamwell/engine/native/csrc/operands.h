@@ -6,6 +6,11 @@
 
 namespace streamwell {
 
+// Some steps of a panel.
+struct Block {
+  int64_t panel, step, count;
+};
+
 template <class Scheme>
 struct Operands {
   const Linear& linear;
@@ -23,20 +28,25 @@ struct Operands {
   }
 
   // Weights as they lie in memory.
-  const uint8_t* block_at(int64_t panel, int64_t step) const {
+  const uint8_t* block_at(const Block& block) const {
     if constexpr (is_coded<Scheme>) {
       const int64_t before = linear.panel_bytes - chunk_bytes_of(steps * Scheme::w_bytes / 2);
-      return panel_at(panel) + before + step * kStoredBytes<Scheme>;
+      return panel_at(block.panel) + before + block.step * kStoredBytes<Scheme>;
     } else {
-      return panel_at(panel) + step * Scheme::w_bytes;
+      return panel_at(block.panel) + block.step * Scheme::w_bytes;
     }
   }
 
+  static constexpr int64_t steps_of_chunk = 2 * kChunkWeights / Scheme::w_bytes;
+
+  const CodedPanel& coded_panel(int64_t panel) const {
+    return *reinterpret_cast<const CodedPanel*>(panel_at(panel));
+  }
+
   // Of coded weights, to `place`, in whole chunks.
-  Decoding decoding(int64_t panel, int64_t step, int64_t count, int64_t ahead, uint8_t* place) const {
-    constexpr int64_t per_chunk = 2 * kChunkWeights / Scheme::w_bytes;
-    return {*reinterpret_cast<const CodedPanel*>(panel_at(panel)), block_at(panel, step), step / per_chunk,
-            (count + per_chunk - 1) / per_chunk, ahead, place};
+  Decoding decoding(const Block& block, int64_t ahead, uint8_t* place) const {
+    const int64_t chunks = (block.count + steps_of_chunk - 1) / steps_of_chunk;
+    return {coded_panel(block.panel), block_at(block), block.step / steps_of_chunk, chunks, ahead, place};
   }
 
  private:

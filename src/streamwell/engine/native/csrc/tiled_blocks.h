@@ -59,10 +59,6 @@ class TiledBlocks {
 
  private:
   using Sum = typename Scheme::Sum;
-  // Some steps of a panel.
-  struct Block {
-    int64_t panel, step, count;
-  };
   // Of a panel: beside it, the first cache has room for the sums of a tile. And of all rows, in the
   // second cache.
   static constexpr int64_t kBlockBytes = 28 << 10, kRowBytes = 512 << 10;
@@ -96,7 +92,7 @@ class TiledBlocks {
 
   // Where the weights of a block are, or get in time.
   const uint8_t* weights_of(const Block& block, int i, Decoding& decoding) const {
-    if (!is_coded<Scheme>) return operands_.block_at(block.panel, block.step);
+    if (!is_coded<Scheme>) return operands_.block_at(block);
     decoding.go_on(decodes_before() ? decoding.left() : kUnitChunks<Scheme>);
     return place_of(i);
   }
@@ -109,15 +105,15 @@ class TiledBlocks {
   // What is read from memory while a block is multiplied.
   Ahead ahead_of(const Block& block, const Block& next, const Group& group) const {
     if (decodes_before() || (!next.count && group.is_last)) return {};
-    const uint8_t* after = operands_.block_at(next.panel, next.step);
-    if (is_alone()) after = operands_.block_at(block.panel, block.step) + kBytesAhead;
+    const uint8_t* after = operands_.block_at(next);
+    if (is_alone()) after = operands_.block_at(block) + kBytesAhead;
     return {after, kWordsUnit * kStoredBytes<Scheme>};
   }
 
   Decoding decoding_of(const Block& block, int i) const {
     const int64_t ahead = decodes_before() ? kCodedBytesAhead : 0;
     if constexpr (is_coded<Scheme>)
-      if (block.count) return operands_.decoding(block.panel, block.step, block.count, ahead, place_of(i));
+      if (block.count) return operands_.decoding(block, ahead, place_of(i));
     return {};
   }
 

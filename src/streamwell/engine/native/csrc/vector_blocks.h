@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "coded_tile.h"
 #include "operands.h"
 #include "processor.h"
 #include "results.h"
@@ -30,9 +31,13 @@ class VectorBlocks {
       Sum* sums = partial;
       for (int64_t tile = tile0; tile < tile1; ++tile)
         for (int64_t panel = group.begin; panel < group.end; ++panel) {
-          const auto ahead = ahead_of(group, panel, step, count, tile - tile0, tile1 - tile0);
-          const uint8_t* weights = weights_of(group, panel, step, count, tile == tile0);
-          with_height(tiles_.height(tile), weights, panel, tile, step, count, ahead, sums);
+          const Block block = {panel, step, count};
+          const auto ahead = ahead_of(group, block, tile - tile0, tile1 - tile0);
+          with_height(tiles_.height(tile), [&](auto height) STREAMWELL_INLINE {
+            constexpr int M = decltype(height)::value;
+            if (is_coded<Scheme> && tile == tile0) return decode_and_multiply<M>(group, block, tile, ahead, sums);
+            multiply_tile<M>(group, block, tile, ahead, sums);
+          });
           // sums that are complete at once need no place of their own
           if (count < steps_) sums += 2 * Scheme::max_rows;
         }
@@ -46,9 +51,9 @@ class VectorBlocks {
   static constexpr int64_t kBlockBytes = 58 << 10;
   static constexpr int64_t kMostPanels = kRegisters > 1 ? 2 : 8;  // second caches are small where registers are
   // Panels are fetched ahead of their use: a processor that computes does not see far enough by itself.
-  // With one row Zen 4 does, and with up to four of a scheme that asks only once; Emerald Rapids never
-  // does, nor Zen 3, but for one row of float32, which is a twentieth slower for being told.
-  static constexpr int64_t kFewRows = kRegisters > 1 ? 0 : Scheme::spreads ? 4 : 1;
+  // With one row Zen 4 does, unless that is coded, and with up to four of a scheme that asks only once; Emerald
+  // Rapids never does, nor Zen 3, but for one row of float32, which is a twentieth slower for being told.
+  static constexpr int64_t kFewRows = kRegisters > 1 || is_coded<Scheme> ? 0 : Scheme::spreads ? 4 : 1;
   static constexpr int64_t kBytesAhead = 8 << 10;
   static constexpr int64_t kFetchingTiles = kRegisters > 1 ? 4 : 1;
   // So few tiles meet a block while it is in the first cache, and memory is read without leaps.
@@ -62,86 +67,83 @@ class VectorBlocks {
     return Scheme::spreads && kRegisters > 1 && tiles_.count <= kFewTiles;
   }
 
-  template <int M = Scheme::max_rows>
-  void with_height(int height, const uint8_t* weights, int64_t panel, int64_t tile, int64_t step, int64_t count,
-                   Distance ahead, Sum* partial) {
-    if (height == M && is_coded<Scheme> && is_single()) {
-      decode_and_multiply<M>(panel, partial);
-    } else if (height == M) {
-      multiply_tile<M>(weights, panel, tile, step, count, ahead, partial);
+  // Calls `body` with a tile's height as a constant.
+  template <int M = Scheme::max_rows, class Body>
+  static void with_height(int height, const Body& body) {
+    if (height == M) {
+      body(std::integral_constant<int, M>());
     } else if constexpr (M > 1) {
-      with_height<M - 1>(height, weights, panel, tile, step, count, ahead, partial);
+      with_height<M - 1>(height, body);
     }
   }
 
   // What a tile of a block fetches. Memory works while a processor waits for none of it, so that
   // several tiles share what one alone would have to wait for.
-  Distance ahead_of(const Group& group, int64_t panel, int64_t step, int64_t count, int64_t index,
-                    int64_t tiles) const {
+  Distance ahead_of(const Group& group, const Block& block, int64_t index, int64_t tiles) const {
     const int64_t sharing = Scheme::spreads ? std::min<int64_t>(tiles, kFetchingTiles) : 1;
-    const int64_t from = index < sharing ? bytes_ahead(group, panel, step, count) : 0;
+    const int64_t from = index < sharing ? bytes_ahead(group, block) : 0;
     if constexpr (Scheme::spreads) {
-      const Ahead whole = {operands_.block_at(panel, step) + from, kStoredBytes<Scheme>};
-      return from ? whole.share(index, sharing, count) : Ahead();
+      const Ahead whole = {operands_.block_at(block) + from, kStoredBytes<Scheme>};
+      return from ? whole.share(index, sharing, block.count) : Ahead();
     } else {
       return from;
     }
   }
 
   // Bytes from a block to the one that is read after it, or none.
-  int64_t bytes_ahead(const Group& group, int64_t panel, int64_t step, int64_t count) const {
+  int64_t bytes_ahead(const Group& group, const Block& block) const {
     if (is_single()) return fetches_by_itself() ? 0 : kBytesAhead;
-    const uint8_t* here = operands_.block_at(panel, step);
-    if (panel + 1 < group.end) return operands_.block_at(panel + 1, step) - here;
-    if (step + count < steps_) return operands_.block_at(group.begin, step + count) - here;
-    return group.is_last ? 0 : operands_.block_at(group.end, 0) - here;
+    const int64_t end = block.step + block.count;
+    const uint8_t* here = operands_.block_at(block);
+    if (block.panel + 1 < group.end) return operands_.block_at({block.panel + 1, block.step, 0}) - here;
+    if (end < steps_) return operands_.block_at({group.begin, end, 0}) - here;
+    return group.is_last ? 0 : operands_.block_at({group.end, 0, 0}) - here;
   }
 
-  // Where the weights of a block are. Coded ones are decoded before their first tile, but for a single one,
-  // which has a panel at once.
-  const uint8_t* weights_of(const Group& group, int64_t panel, int64_t step, int64_t count,
-                            bool is_first) const {
-    if constexpr (is_coded<Scheme>) {
-      uint8_t* place = decoded_ + (panel - group.begin) * kBlockBytes;
-      if (is_first && !is_single()) operands_.decoding(panel, step, count, 0, place).finish();
-      return place;
-    } else {
-      return operands_.block_at(panel, step);
-    }
+  // Where coded weights of a block are, as they are multiplied, once its first tile has met them.
+  static uint8_t* decoded_at(const Group& group, const Block& block) {
+    return decoded_ + (block.panel - group.begin) * kBlockBytes;
   }
 
   template <int M>
-  void multiply_tile(const uint8_t* weights, int64_t panel, int64_t tile, int64_t step, int64_t count,
-                     Distance ahead, Sum* partial) {
+  void multiply_tile(const Group& group, const Block& block, int64_t tile, Distance ahead, Sum* partial) {
+    const uint8_t* weights =
+        is_coded<Scheme> ? decoded_at(group, block) : operands_.block_at(block);
     Sum sums[M][2];
-    repeat<M, 2>([&](int m, int s) STREAMWELL_INLINE { sums[m][s] = step ? partial[2 * m + s] : Sum{}; });
-    Scheme::template multiply<M>(operands_.tile_at(tile, step), weights, count, ahead, sums);
-    put<M>(sums, panel, tile, step + count, partial);
+    take<M>(sums, block, partial);
+    Scheme::template multiply<M>(operands_.tile_at(tile, block.step), weights, block.count, ahead, sums);
+    put<M>(sums, block, tile, partial);
   }
 
-  // A single tile and a whole panel of coded weights, piece by piece, each of which stays in the first cache.
-  // Memory works while pieces are multiplied: asked with what is decoded, it would rest meanwhile.
+  // The first tile that meets a block of coded weights, which leaves them decoded to the others.
   template <int M>
-  [[gnu::noinline]] void decode_and_multiply(int64_t panel, Sum* partial) {
+  [[gnu::noinline]] void decode_and_multiply(const Group& group, const Block& block, int64_t tile,
+                                             Distance ahead, Sum* partial) {
     if constexpr (is_coded<Scheme>) {
-      constexpr int64_t near = kNearBytes / Scheme::w_bytes;
-      Sum sums[M][2] = {};
-      for (int64_t step = 0; step < steps_; step += near) {
-        const int64_t count = std::min(near, steps_ - step);
-        operands_.decoding(panel, step, count, 0, decoded_).finish();
-        const Ahead next = {operands_.block_at(panel, step) + kBytesAhead, kStoredBytes<Scheme>};
-        Scheme::template multiply<M>(operands_.tile_at(0, step), decoded_, count, next, sums);
+      uint8_t* place = decoded_at(group, block);
+      Sum sums[M][2];
+      take<M>(sums, block, partial);
+      if (is_single()) {
+        streamwell::decode_and_multiply<false>(operands_, block, tile, ahead, place, sums);
+      } else {
+        streamwell::decode_and_multiply<true>(operands_, block, tile, ahead, place, sums);
       }
-      put<M>(sums, panel, 0, steps_, partial);
+      put<M>(sums, block, tile, partial);
     }
   }
 
-  // Sums of the steps before `end` go where those of the next ones begin, or become results.
+  // Sums of the steps before a block.
   template <int M>
-  [[gnu::always_inline]] void put(Sum (&sums)[M][2], int64_t panel, int64_t tile, int64_t end, Sum* partial) {
+  [[gnu::always_inline]] static void take(Sum (&sums)[M][2], const Block& block, const Sum* partial) {
+    repeat<M, 2>([&](int m, int s) STREAMWELL_INLINE { sums[m][s] = block.step ? partial[2 * m + s] : Sum{}; });
+  }
+
+  // Sums go where those of the next block begin, or become results.
+  template <int M>
+  [[gnu::always_inline]] void put(Sum (&sums)[M][2], const Block& block, int64_t tile, Sum* partial) {
     repeat<M, 2>([&](int m, int s) STREAMWELL_INLINE { partial[2 * m + s] = sums[m][s]; });
-    if (end < steps_) return;
-    Pending<Sum> pending = {panel, tiles_.first(tile), M, M, 0, partial};
+    if (block.step + block.count < steps_) return;
+    Pending<Sum> pending = {block.panel, tiles_.first(tile), M, M, 0, partial};
     results_.write(pending, M);
   }
 
