@@ -31,6 +31,9 @@ WEIGHT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.0, "int4": 0.5 + 2 / 
 #: Bytes of one cached key or value: two beside quantized weights, the least that is common.
 CACHE_BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 2.0, "int4": 2.0}
 
+#: The means of `bench.server`'s load: a prompt with its template, and an answer.
+SERVED_PROMPT_TOKENS, SERVED_NEW_TOKENS = 300, 48
+
 READ_BYTES, MATRIX_SIZE = 1 << 29, 2048
 
 
@@ -109,13 +112,32 @@ def decode_bound(
 
 def prefill_bound(size: ModelSize, speed: Machine, precision: str, num_tokens: int) -> float:
     """Prompt tokens per second that one prompt can at most be read with."""
+    read_s = size.num_weights * WEIGHT_BYTES[precision] / speed.read_bytes_s
+    flop = prefill_flop(size, num_tokens)
+    return num_tokens / max(read_s, flop / speed.fastest_matmul(precision))
+
+
+def prefill_flop(size: ModelSize, num_tokens: int) -> float:
+    """Operations for a prompt, until its first new token."""
     rows = 2.0 * (size.num_weights - size.num_last_row_weights) * num_tokens
     # causal: on average a token attends to half of the prompt
     attention = size.attention_flop(num_tokens, size.num_layers - 1) * num_tokens / 2
     last_row = 2.0 * size.num_last_row_weights + size.attention_flop(num_tokens, 1)
-    flop = rows + attention + last_row
-    read_s = size.num_weights * WEIGHT_BYTES[precision] / speed.read_bytes_s
-    return num_tokens / max(read_s, flop / speed.fastest_matmul(precision))
+    return rows + attention + last_row
+
+
+def served_bound(
+    size: ModelSize, speed: Machine, precision: str, prompt_tokens: int, new_tokens: int
+) -> float:
+    """New tokens per second that answers to prompts of that length can at most come with.
+
+    However many there are at once: what is read is not counted, and they share nothing.
+    """
+    context = prompt_tokens + new_tokens // 2
+    # the first new token is the prompt's
+    per_token = 2.0 * size.num_weights + size.attention_flop(context, size.num_layers)
+    flop = prefill_flop(size, prompt_tokens) + (new_tokens - 1) * per_token
+    return new_tokens / (flop / speed.fastest_matmul(precision))
 
 
 def bound(size: ModelSize, speed: Machine, precision: str, case: Case) -> Measures:
@@ -199,7 +221,9 @@ def table(
             share = "" if ours is None else f" ({ours:.0f}: {100 * ours / limit:.0f} %)"
             cells.append(f"{limit:.0f}{share}")
         rows.append(cells)
-    return rows
+    served = SERVED_PROMPT_TOKENS, SERVED_NEW_TOKENS
+    limits = [served_bound(size, speed, precision, *served) for precision in WEIGHT_BYTES]
+    return [*rows, ["served", *(f"{limit:.0f}" for limit in limits)]]
 
 
 def read_measured(path: Path, contender: str) -> dict[str, float]:
@@ -241,7 +265,8 @@ def main() -> None:
         print(f"  {name:9} {rate / 1e9:.0f} G operations/s")
     if not has_bfloat16():
         print("  (no bfloat16 hardware: its weights are multiplied as float32)")
-    print(f"\nAt most tok/s; decode at contexts of {PROMPT_TOKENS + NEW_TOKENS // 2} tokens:\n")
+    print(f"\nAt most tok/s; decode at contexts of {PROMPT_TOKENS + NEW_TOKENS // 2} tokens;")
+    print(f"served: answers of {SERVED_NEW_TOKENS} tokens to prompts of {SERVED_PROMPT_TOKENS}:\n")
     measured = read_measured(args.measured, args.contender) if args.measured else {}
     rows = table(size, speed, cases_of(args.prefill, args.streams), measured)
     header = ["case", *WEIGHT_BYTES]

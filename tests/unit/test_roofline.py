@@ -18,6 +18,7 @@ from bench.roofline import (
     model_size,
     prefill_bound,
     read_measured,
+    served_bound,
     table,
 )
 
@@ -68,6 +69,16 @@ def test_prefill_needs_the_output_layer_once() -> None:
     assert 10 * 2000 / flop == pytest.approx(prefill_bound(SIZE, SLOW_COMPUTE, "float32", 10))
 
 
+def test_what_is_served_has_to_be_computed() -> None:
+    """A prompt of ten tokens, whose last one brings the first of three new ones."""
+    prefill_s = 10 / prefill_bound(SIZE, SLOW_COMPUTE, "float32", 10)
+    flop = 2 * (2 * 1000 + 4 * 2 * 4 * 11)
+
+    assert 3 / (prefill_s + flop / 2000) == pytest.approx(
+        served_bound(SIZE, SLOW_COMPUTE, "float32", 10, 3)
+    )
+
+
 def test_a_bound_bears_the_name_of_its_figure() -> None:
     """So that it can stand in the same table as the engines."""
     assert ["prefill_tok_s"] == list(bound(SIZE, SLOW_MEMORY, "int8", Case(1, 512, 1)))
@@ -78,9 +89,10 @@ def test_the_table_has_our_share() -> None:
     """What was measured stands beside the bound, in per cent of it."""
     speed = Machine(1e6, {"float32": 1e9})
     limit = decode_bound(SIZE, speed, "float32", 1, Case(1).prompt_tokens + 16)
-    ((name, cell, *others),) = table(SIZE, speed, [Case(1)], {"float32 1 streams": limit / 2})
+    rows = table(SIZE, speed, [Case(1)], {"float32 1 streams": limit / 2})
+    (name, cell, *others), (served, *_) = rows
 
-    assert "1 streams" == name
+    assert ("1 streams", "served") == (name, served)
     assert cell.endswith(": 50 %)")
     assert not any("%" in other for other in others)
 
