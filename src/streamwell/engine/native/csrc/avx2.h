@@ -144,6 +144,13 @@ inline IntRegister look_up(IntRegister table, IntRegister places) { return _mm25
 // Bytes of both in turn: of each sixteen the first eight, or the last.
 inline IntRegister first_bytes_in_turn(IntRegister a, IntRegister b) { return _mm256_unpacklo_epi8(a, b); }
 inline IntRegister last_bytes_in_turn(IntRegister a, IntRegister b) { return _mm256_unpackhi_epi8(a, b); }
+// A place beyond the register changes nothing.
+inline IntRegister with_byte(IntRegister v, int place, uint8_t byte) {
+  const __m256i places = _mm256_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+                                          22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
+  const __m256i is_there = _mm256_cmpeq_epi8(places, _mm256_set1_epi8(static_cast<char>(place)));
+  return _mm256_blendv_epi8(v, _mm256_set1_epi8(static_cast<char>(byte)), is_there);
+}
 // Of every four lanes the first and the third as words side by side, then the second and the fourth.
 inline void store_word_pairs(uint8_t* p, I32 v) {
   for (int part = 0; part < kRegisters; ++part) {

@@ -32,17 +32,18 @@ struct Bfloat16Pairs {
                        F32 (&sums)[M][2]) {
     for (int64_t i = 0; i < steps; ++i, x += 4 * M, w += w_bytes) {
       ask<w_bytes>(w, ahead);
-      multiply_registers<M>(x, load_int(w), load_int(w + 4 * kLanes), sums);
+      multiply_registers<M>(x, load_int(w), load_int(w + 4 * kLanes),
+                            [&](int m, int side) STREAMWELL_INLINE -> F32& { return sums[m][side]; });
     }
   }
 
-  // The same with a step's weights in registers.
-  template <int M>
-  [[gnu::always_inline]] static void multiply_registers(const uint8_t* x, I32 low, I32 high, F32 (&sums)[M][2]) {
+  // A step with its weights in registers.
+  template <int M, class Sums>
+  [[gnu::always_inline]] static void multiply_registers(const uint8_t* x, I32 low, I32 high, const Sums& sum_of) {
     repeat<M>([&](int m) STREAMWELL_INLINE {
       const I32 value = broadcast_four_bytes(x + 4 * m);
-      sums[m][0] = dot_pairs(sums[m][0], value, low);
-      sums[m][1] = dot_pairs(sums[m][1], value, high);
+      sum_of(m, 0) = dot_pairs(sum_of(m, 0), value, low);
+      sum_of(m, 1) = dot_pairs(sum_of(m, 1), value, high);
     });
   }
 

@@ -20,6 +20,7 @@ namespace streamwell {
 
 constexpr int kChunkWeights = 128, kChunkBytes = kChunkWeights * 3 / 2;
 constexpr int kHalfChunk = kChunkWeights / 2, kNumCodes = 16;
+constexpr int kRegisterBytes = 64 / kRegisters;
 
 struct Exception {
   uint32_t place;  // in its panel

@@ -38,30 +38,32 @@ struct Floats {
       ahead.fetch();
       repeat<Parts>([&](int p) {
         const Columns columns = Weights::load(w, first + p);
-        repeat<M>([&](int m) { add_products(x[m], columns, sums.at[m][p]); });
+        const auto sum_of = [&](int m, int side) STREAMWELL_INLINE -> Register& { return sums.at[m][p][side]; };
+        add_products<M>(x, columns, sum_of);
       });
     }
     sums.store(result, first);
   }
 
-  // Two steps with their weights in registers, which have all columns.
-  template <int M>
+  // Two steps with their weights in registers.
+  template <int M, class Sums>
   [[gnu::always_inline]] static void multiply_registers(const uint8_t* tile, IntRegister first,
-                                                        IntRegister second, F32 (&sums)[M][2]) {
+                                                        IntRegister second, const Sums& sum_of) {
     const auto* x = reinterpret_cast<const float*>(tile);
-    repeat<2>([&](int i) STREAMWELL_INLINE {
-      const Columns columns = Weights::columns_of(i ? second : first);
-      repeat<M>([&](int m) STREAMWELL_INLINE { add_products(x[i * M + m], columns, sums[m]); });
-    });
+    add_products<M>(x, Weights::columns_of(first), sum_of);
+    add_products<M>(x + M, Weights::columns_of(second), sum_of);
   }
 
   static F32 finish(F32 sum, const Linear&, int64_t, float) { return sum; }
 
  private:
-  [[gnu::always_inline]] static void add_products(float x, const Columns& columns, Register (&sums)[2]) {
-    const Register value = broadcast_register(x);
-    sums[0] = fma(value, columns.low, sums[0]);
-    sums[1] = fma(value, columns.high, sums[1]);
+  template <int M, class Sums>
+  [[gnu::always_inline]] static void add_products(const float* x, const Columns& columns, const Sums& sum_of) {
+    repeat<M>([&](int m) STREAMWELL_INLINE {
+      const Register value = broadcast_register(x[m]);
+      sum_of(m, 0) = fma(value, columns.low, sum_of(m, 0));
+      sum_of(m, 1) = fma(value, columns.high, sum_of(m, 1));
+    });
   }
 };
 
