@@ -31,8 +31,8 @@ WEIGHT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.0, "int4": 0.5 + 2 / 
 #: Bytes of one cached key or value: two beside quantized weights, the least that is common.
 CACHE_BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 2.0, "int4": 2.0}
 
-#: The means of `bench.server`'s load: a prompt with its template, and an answer.
-SERVED_PROMPT_TOKENS, SERVED_NEW_TOKENS = 300, 48
+#: The means of `bench.server`'s load: a prompt with the template of qwen05, and an answer.
+SERVED_PROMPT_TOKENS, SERVED_NEW_TOKENS = 320, 48
 
 READ_BYTES, MATRIX_SIZE = 1 << 29, 2048
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 #: Around the sizes of chunks, panels, pieces and blocks; rows of one leave the second cache.
 SIZES = [(40, 98), (33, 703), (150, 704), (70, 4862), (1050, 96)]
-#: Around those of tiles, and of as many tiles as decode a block in each of the two ways.
+#: Around those of tiles, and of as many tiles as decode a block in each of the ways there are.
 ROWS = [1, 2, 3, 6, 7, 14, 15, 32, 33, 97, 129, 300]
 KINDS = {Kind.BFLOAT16: Kind.CODED_BFLOAT16, Kind.BFLOAT16_PAIRS: Kind.CODED_PAIRS}
 #: The instruction sets that multiply pairs.
@@ -88,12 +88,13 @@ def test_the_results_are_those_of_the_weights_as_they_are(
         assert torch.equal(coded(x[:rows]), plain(x[:rows]))
 
 
+@pytest.mark.parametrize("rows", [2, 200])
 def test_a_gate_s_results_are_those_too(
-    helper: ctypes.CDLL, kind: Kind, monkeypatch: pytest.MonkeyPatch
+    helper: ctypes.CDLL, kind: Kind, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Results are written while the weights of the next block are decoded."""
     coded, plain = both(helper, usable(make_weights(320, 704)), kind, monkeypatch)
-    x = torch.randn(200, 704, generator=torch.Generator().manual_seed(7))
+    x = torch.randn(rows, 704, generator=torch.Generator().manual_seed(7))
 
     assert torch.equal(coded(x, Epilogue.GATE), plain(x, Epilogue.GATE))
 

@@ -13,15 +13,16 @@ namespace streamwell {
 // A panel's weights without a code, one after the other.
 class Exceptions {
  public:
+  // Those from a weight of the panel on.
   Exceptions(const CodedPanel& panel, int64_t first_weight)
       : next_(panel.exceptions_from(first_weight)), end_(panel.exceptions() + panel.num_exceptions) {
     look();
   }
 
-  // A register's part of the upper bytes of half a chunk, which begins with a weight: those without a code are put
-  // back.
-  [[gnu::always_inline]] IntRegister put_back(IntRegister upper, int part, int64_t first_weight) {
-    while (__builtin_expect(place_ < first_weight + kHalfChunk, false)) {
+  // A register's part of the upper bytes of half a chunk, with those put back that have no code. Lower bytes need
+  // nothing: they lie in the chunk in any case.
+  [[gnu::always_inline]] IntRegister put_back(IntRegister upper, int part, int64_t end_of_half) {
+    while (__builtin_expect(place_ < end_of_half, false)) {
       const int place = place_in_chunk(static_cast<int>(place_ % kChunkWeights)) % kHalfChunk;
       upper = with_byte(upper, place - part * kRegisterBytes, static_cast<uint8_t>(next_->bits >> 8));
       ++next_;
@@ -54,6 +55,7 @@ template <bool is_kept, class Scheme, int M, class Sum>
   const uint8_t *chunk = operands.block_at(block), *x = operands.tile_at(tile, block.step);
   const int64_t distance = ahead.from ? ahead.from - chunk : 0;
   int64_t weight = block.step / per_chunk * kChunkWeights;
+  static_assert(kRegisters <= 2);
   Exceptions exceptions[] = {{panel, weight}, {panel, weight}};  // of each part
   Sums<Sum, M, kRegisters> sums;
   sums.load(result, 0);
@@ -68,7 +70,7 @@ template <bool is_kept, class Scheme, int M, class Sum>
       const IntRegister codes = load_int_register(low + kChunkWeights);
       repeat<2>([&](int half) STREAMWELL_INLINE {
         const IntRegister coded = upper_bytes_of(codes, half, table);
-        const IntRegister upper = exceptions[part].put_back(coded, part, weight + half * kHalfChunk);
+        const IntRegister upper = exceptions[part].put_back(coded, part, weight + (half + 1) * kHalfChunk);
         const IntRegister lower = load_int_register(low + half * kHalfChunk);
         const IntRegister some = first_bytes_in_turn(lower, upper), others = last_bytes_in_turn(lower, upper);
         if constexpr (is_kept) {

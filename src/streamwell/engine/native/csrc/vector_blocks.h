@@ -51,7 +51,7 @@ class VectorBlocks {
   static constexpr int64_t kBlockBytes = 58 << 10;
   static constexpr int64_t kMostPanels = kRegisters > 1 ? 2 : 8;  // second caches are small where registers are
   // Panels are fetched ahead of their use: a processor that computes does not see far enough by itself.
-  // With one row Zen 4 does, unless that is coded, and with up to four of a scheme that asks only once; Emerald
+  // Zen 4 does with one row, and with up to four of a scheme that asks only once, unless weights are coded; Emerald
   // Rapids never does, nor Zen 3, but for one row of float32, which is a twentieth slower for being told.
   static constexpr int64_t kFewRows = kRegisters > 1 || is_coded<Scheme> ? 0 : Scheme::spreads ? 4 : 1;
   static constexpr int64_t kBytesAhead = 8 << 10;
